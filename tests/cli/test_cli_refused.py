@@ -105,7 +105,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(texts, c
     place, wrong = texts / "run", "cannot be {} (Not a directory): choose another"
     # Not even "reading ...", which would be another line.
     said = refused(command, texts, *COMMANDS[command], "--out", place)
-    assert f"output directory {str(place)!r} {wrong.format('made')}" in said
+    assert f"output directory {str(place)!r} {wrong.format('created')}" in said
     said = refused(command, "transform", "no-such-input", "--model", "no-run", "--out", place)
     assert f"{place} {wrong.format('written')}" in said
 

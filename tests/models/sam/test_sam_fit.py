@@ -348,7 +348,7 @@ def test_no_document_need_have_a_direction_but_to_be_predicted(whole):
     counts = corpus.from_counts([[2, 0, 0, 0, 0, 0]], list("abcdef"))
     np.testing.assert_allclose(fitted.transform(counts), [[1 / 3] * 3], rtol=1e-6)
     everywhere = corpus.from_counts(np.array([[1, 1, 0], [1, 0, 1], [1, 1, 1], [1, 0, 0]]))
-    with pytest.raises(ValueError, match="heldout: none of its documents has a word with a weight"):
+    with pytest.raises(ValueError, match="heldout: no document has a direction"):
         sam.fit(everywhere, 1, heldout=corpus.from_counts([[3, 0, 0]]), steps=1)
 
 
