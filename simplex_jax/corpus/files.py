@@ -59,7 +59,7 @@ def reading(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
                 raise error_at(
                     path,
                     f"a zip archive of {len(members)} files",
-                    "give one of one file, or of texts only (--format folder)",
+                    "give an archive of one file, or of texts only (--format folder)",
                 )
             limit, kind = packed.unpacked_limit(size), "zip"
             source = open_member(zipfile.ZipFile(file), members[0], path)
@@ -68,7 +68,7 @@ def reading(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
             if stream.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
                 stream.read(len(codecs.BOM_UTF8))  # Windows writes it even before counts
             if not stream.peek(1):
-                raise error_at(path, "the file is empty", "give one with something in it")
+                raise error_at(path, "the file is empty", "give a non-empty file")
             packed.refuse_unknown(stream.peek(HEAD), path)
             yield stream, limit
 
@@ -184,7 +184,7 @@ def ascii_compatible(encoding: str) -> bool:
         marked = codecs.lookup(encoding).name == "utf-8-sig"  # UTF-8 with a byte-order mark
         return marked or "\r\n".encode(encoding) == b"\r\n"
     except (LookupError, ValueError):
-        raise ValueError(f"encoding={encoding!r} is not known; utf-8 or latin-1?") from None
+        raise ValueError(f"encoding={encoding!r} is unknown; try utf-8 or latin-1") from None
 
 
 def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:

@@ -57,7 +57,7 @@ def to_vocabulary(
         raise error_at(
             source,
             f"none of its {tokens:,} tokens is a word of the model",
-            "name the words of its columns by --vocab (vocabulary), or check its language",
+            "name its columns with --vocab (vocabulary), or check its language",
         )
     rows, places = entries.coords
     counts = sp.csr_array(
@@ -95,7 +95,7 @@ def same_words(
     if words not in (tuple(vocabulary), unnamed):
         raise error_at(
             source,
-            f"its {len(words)} words are not the {len(vocabulary)} of the model, in their order",
+            f"its {len(words)} words are not the {len(vocabulary)} of the model, or not in order",
             "give vectors over the vocabulary.txt of the model",
         )
     return vectors._replace(vocabulary=tuple(vocabulary))

@@ -66,11 +66,11 @@ def read_columns(
     path = as_path(path)
     selected = registry.selected(path, reading, "counts")
     if selected.columns is None:
-        able = [entry.name for entry in registry.formats_of("counts") if entry.columns]
+        formats = [entry.name for entry in registry.formats_of("counts") if entry.columns]
         raise error_at(
             path,
             f"{selected.name} has no columns",
-            f"give a file that has (--metadata), in one of {', '.join(able)}",
+            f"give a file with columns (--metadata), in one of {', '.join(formats)}",
         )
     metadata = selected.columns(path, reading, columns)
     return metadata if documents is None else _reorder(metadata, documents, path)

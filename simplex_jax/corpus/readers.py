@@ -323,7 +323,7 @@ def _read_whole(path: Path, selected: Format, reading: Reading) -> Corpus:
     if fallback and nonempty < _MIN_NONEMPTY * lines:
         raise error_at(
             path,
-            f"no known format, and as text {nonempty} of {lines} lines have a word",
+            f"no known format, and only {nonempty} of {lines} lines have a word",
             "name the format, give --format lines (format='lines') if a line is a document, or "
             "--token-pattern (token_pattern) if its words are of one or two letters",
         )

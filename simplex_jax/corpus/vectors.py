@@ -95,7 +95,7 @@ def wrong_length(lengths: np.ndarray, *, normalise: bool) -> tuple[int, str, str
     if lengths[row] == 0:
         return row, "is the zero vector, which has no direction", "leave the document out"
     if not np.isfinite(lengths[row]):
-        return row, "is not finite, or too long for its length to be", "correct the numbers"
+        return row, "is not finite, or its length overflows", "correct the numbers"
     return row, f"has length {lengths[row]:.6g}, not 1", _REMEDY
 
 

@@ -27,7 +27,7 @@ def resolved(columns: Sequence[str], reading: Reading, path: Path, line: int) ->
         raise error_at(
             path,
             f"no column of text among {_column_list(columns)}",
-            "give --text-column (text_column); of a table without a line of names, by its number",
+            "give --text-column (text_column), a number if the table has no header",
             line=line,
         )
     return replace(

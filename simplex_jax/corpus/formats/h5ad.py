@@ -287,7 +287,7 @@ class _Contents:
             part = [entry.decode("utf-8") for entry in index[first : first + _STRINGS]]
             self._remaining -= sum(map(len, part))
             if self._remaining < 0:
-                raise self._error("unpacks to far more than its size", "is it from a safe place?")
+                raise self._error("unpacks to far more than its size", "is its source trusted?")
             labels += part
         return labels
 
@@ -324,7 +324,7 @@ class _Contents:
             raise self._error("an array lies in another file", _REMEDY)
         self._remaining -= array.size * array.dtype.itemsize
         if self._remaining < 0:
-            raise self._error("unpacks to far more than its size", "is it from a safe place?")
+            raise self._error("unpacks to far more than its size", "is its source trusted?")
 
     def _item(self, group: Any, name: str) -> Any:
         """Return a member of a group that is stored in this file."""

@@ -123,7 +123,7 @@ def check_length(fields: list[str], columns: int, path: Path, line: int, *, tabs
     if len(fields) != columns:
         remedy = "quote fields that hold a separator or a line end"
         if tabs:
-            remedy = "fields of a TSV hold no tab or line end: write those that do as CSV"
+            remedy = "fields of a TSV cannot contain tabs or line ends: write CSV"
         raise error_at(path, f"{len(fields)} fields instead of {columns}", remedy, line=line)
 
 
