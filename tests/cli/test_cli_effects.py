@@ -186,7 +186,7 @@ def test_texts_without_columns_need_metadata(tmp_path):
     result = invoke("lda", tmp_path / "x.txt", *made, "--quiet", "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
     asked = ["--model", tmp_path / "run", "--by", "sport", "--out", tmp_path / "e.csv"]
-    assert "x.txt: lines has no columns; give a file that has (--metadata)" in refused(*asked)
+    assert "x.txt: lines has no columns; give a file with columns (--metadata)" in refused(*asked)
     (tmp_path / "sports.csv").write_text("sport\n" + "no\nyes\n" * 20)
     told(*asked, "--metadata", tmp_path / "sports.csv")
     assert [row["term"] for row in table(tmp_path / "e.csv")][:2] == ["sport=no", "sport=yes"]

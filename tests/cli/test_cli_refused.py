@@ -165,7 +165,7 @@ def test_questions_that_cannot_be_asked_are_errors_of_usage(tmp_path, given, tol
     ("content", "told"),
     [
         (None, "seeds.txt: no such file or directory"),
-        ("", "seeds.txt: the file is empty; give one with something in it"),
+        ("", "seeds.txt: the file is empty; give a non-empty file"),
         ("\n\n", "seeds.txt: no seed word; give a line of words for each topic"),
         ("river\neconomy:\n", "seeds.txt:2: 'economy:' has no word"),
     ],

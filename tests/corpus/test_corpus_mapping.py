@@ -59,7 +59,7 @@ def test_tokens_beyond_32_bits_are_counted():
 @pytest.mark.parametrize(
     ("vocabulary", "says"),
     [
-        (["c"], "x.txt: none of its 6 tokens is a word of the model; name the words .* --vocab"),
+        (["c"], "x.txt: none of its 6 tokens is a word of the model; name its columns with"),
         (["a", "a"], "repeats word 0"),
         ([], "has no word"),
         (["a", ""], "is empty"),
