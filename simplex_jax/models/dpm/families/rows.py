@@ -132,6 +132,7 @@ def on_device(rows: PyTree) -> PyTree:
 
     A memory-mapped table (`np.load(..., mmap_mode="r")`) stays in its file if the device is a CPU,
     JAX keeps its dtype, and it is aligned to 64 bytes, as in an .npy file. Otherwise it is copied.
+    The file must not change as long as the rows are used.
 
     Raises:
         ValueError: A table has to be copied, and memory is too small.
