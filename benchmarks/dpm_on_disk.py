@@ -75,7 +75,9 @@ def main() -> None:
             "seconds": round(time.perf_counter() - started),
             "seconds_per_pass": round(fitted.metrics[-1]["seconds"] / given.passes, 1),
             "true_clusters": CLUSTERS,
-            "sizes": fitted.clusters.sizes.tolist(),
+            "clusters": len(fitted.clusters.sizes),
+            "smallest_of_true": round(fitted.clusters.sizes[:CLUSTERS].min()),
+            "beyond_true": round(fitted.clusters.sizes[CLUSTERS:].sum()),
         }
     print(json.dumps(row, indent=1))
     if given.keep:
