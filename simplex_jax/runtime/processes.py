@@ -76,8 +76,7 @@ def _yield_less() -> None:
 
     Gloo's receiving thread, once woken, spins on a lock that the sending thread holds. If the two
     share a core and the woken thread preempts the other, which is Linux's default, it spins for its
-    whole time slice: a collective of four numbers takes 3 ms instead of 0.2 ms. The threads that
-    JAX starts inherit the policy.
+    whole time slice, some milliseconds. The threads that JAX starts inherit the policy.
     """
     if sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_OTHER:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
