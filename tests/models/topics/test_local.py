@@ -198,7 +198,7 @@ def test_topics_are_searched_rightly(num_topics, method, getkey, seed):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("place = jnp.where(here, j, place)", "place = jnp.where(here, j // 2, place)"),
+        ("jnp.where(at_threshold, j, place)", "jnp.where(at_threshold, j // 2, place)"),
         ("column > 0), number, 0)", "column > 0), number, 0) * 0"),
         ("(threshold - before_it)", "threshold"),
     ],
