@@ -8,6 +8,7 @@ Only processes joined by `join` share runs. If a program has called `jax.distrib
 itself, each process may have its own runs.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -76,10 +77,12 @@ def _yield_less() -> None:
 
     Gloo's receiving thread, once woken, spins on a lock that the sending thread holds. If the two
     share a core and the woken thread preempts the other, which is Linux's default, it spins for its
-    whole time slice, some milliseconds. The threads that JAX starts inherit the policy.
+    whole time slice, some milliseconds. The threads that JAX starts inherit the policy. A
+    sandbox may refuse it, which only costs speed.
     """
-    if sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_OTHER:
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    with contextlib.suppress(OSError):
+        if sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_OTHER:
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def joined() -> bool:
