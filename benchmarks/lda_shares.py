@@ -67,7 +67,7 @@ def precision(
     topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array, seeds: int
 ) -> dict[str, float]:
     """Return the actual and the reported errors of shares over seeds, for the worst topic."""
-    long = partial(lda.transform, topics, alpha, counts, tolerance=0)
+    long = partial(lda.transform, topics, alpha, counts, share_error=0)
     truth = np.mean([long(seed=1_000 + i) for i in range(4)], axis=0)
     errors, said = [], []
     for seed in range(seeds):

@@ -59,9 +59,10 @@ def write_shares(
     fitted: Any, other: Other, out: Path, seed: int, every: bool, progress: Progress
 ) -> list[Path]:
     """Write the topic shares of other documents; see `Transform`."""
+    most = fitted.settings.share_error
 
     def parts() -> Iterator[directory.Part]:
-        for part in shards(fitted.mean, fitted.alpha, other.data, seed=seed):
+        for part in shards(fitted.mean, fitted.alpha, other.data, seed=seed, share_error=most):
             yield part.proportions, part.error
             done = part.first + len(part.error)
             progress("shares of documents", done, len(other.names))
@@ -78,9 +79,10 @@ def transform(model: str) -> Transform:
         INPUT is in any format that `simplex-jax {model}` reads. Words are matched to those of
         the model; tokens of other words are left out. Like the doc_topics.npz of a run, the file
         has the arrays `proportions` [D, K], `documents` (their names) and `error` (Monte-Carlo
-        error of each document's most uncertain share, 0.02 or less unless it mixes slowly). The
-        shares of a document depend only on its words and the seed. With --out NAME.csv it is a
-        table with one document a line. Memory use is bounded by the size of the corpus.
+        error of each document's most uncertain share, at most the --share-error of the run unless
+        it mixes slowly). The shares of a document depend only on its words and the seed. With
+        --out NAME.csv it is a table with one document a line. Memory use is bounded by the size
+        of the corpus.
         """,
         ending="doc_topics.npz",
         write=write_shares,

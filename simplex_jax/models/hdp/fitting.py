@@ -180,7 +180,12 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     axes = (0, 1)
     alpha = summarised.concentrations.mean(axis=axes)
     parts = proportions.shards(
-        summarised.mean, alpha, documents, seed=settings.seed, engine=settings.engine
+        summarised.mean,
+        alpha,
+        documents,
+        seed=settings.seed,
+        share_error=settings.share_error,
+        engine=settings.engine,
     )
     shares, errors = proportions.joined(parts, (len(documents.names), topics), run.progress)
     traces = gathered.traces()

@@ -198,7 +198,14 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     documents: Corpus = in_memory(plan.data)
     alpha = concentrations["alpha"][0]
     size = 0 if is_stored(plan.data) else len(documents.names)
-    parts = proportions.shards(mean, alpha, documents, seed=settings.seed, engine=settings.engine)
+    parts = proportions.shards(
+        mean,
+        alpha,
+        documents,
+        seed=settings.seed,
+        share_error=settings.share_error,
+        engine=settings.engine,
+    )
     shape = (size, settings.num_topics)
     shares, errors = proportions.joined(parts if size else (), shape, run.progress)
     metrics = run.measures["records"].records

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from simplex_jax.models.topics.fits import CountFit
-from simplex_jax.models.topics.proportions import TOLERANCE
 from simplex_jax.report.display import counted
 
 _RISE = 0.02
 """Relative change of the perplexity that exceeds its noise."""
 
 _MOST_SLOW = 0.01
-"""Fraction of the documents whose shares may exceed the error tolerance."""
+"""Fraction of the documents whose shares may exceed the error that the settings allow."""
 
 
 def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact: bool) -> list[str]:
@@ -49,11 +48,12 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
 
 def share_warnings(fitted: CountFit) -> list[str]:
     """Return sentences about imprecise shares of documents and about documents without words."""
-    sentences, slow = [], fitted.proportions_error > TOLERANCE
+    most = fitted.settings.share_error
+    sentences, slow = [], fitted.proportions_error > most
     if slow.sum() > _MOST_SLOW * slow.size:
         sentences.append(
             f"The shares of {100 * slow.mean():.1f}% of the documents have a Monte-Carlo error "
-            f"above {TOLERANCE}, the largest one {fitted.proportions_error.max():.3f}."
+            f"above {most:g}, the largest one {fitted.proportions_error.max():.3f}."
         )
     if fitted.empty:
         sentences.append(f"Without a word of the vocabulary: {counted(fitted.empty, 'document')}.")

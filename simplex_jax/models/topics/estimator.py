@@ -35,7 +35,13 @@ class CountEstimator(common.TopicEstimator):
         Monte Carlo with the seed of the fit: the same X gives the same proportions.
         """
         counts = self._data(X, reset=False)
-        return proportions.transform(self.components_, self.alpha_, counts, seed=self.seed_)
+        return proportions.transform(
+            self.components_,
+            self.alpha_,
+            counts,
+            seed=self.seed_,
+            share_error=self.share_error,
+        )
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log predictive probability of a word in one half of each document.

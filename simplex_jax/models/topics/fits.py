@@ -5,6 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from simplex_jax.models.topics.options import TopicOptions
+
 
 class TopicFit(Protocol):
     """A fit of K topics of any kind, over V words and D documents."""
@@ -68,6 +70,10 @@ class TopicFit(Protocol):
 
 class CountFit(TopicFit, Protocol):
     """A fit of topics of counts, whose rows are probabilities of words."""
+
+    @property
+    def settings(self) -> TopicOptions:
+        """The settings of the run."""
 
     @property
     def alpha(self) -> np.ndarray:

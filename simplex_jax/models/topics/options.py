@@ -4,6 +4,9 @@ from simplex_jax.models.options import RunOptions, option, options
 from simplex_jax.models.topics.data import Size
 from simplex_jax.models.topics.engine import ENGINES
 
+SHARE_ERROR = 0.02
+"""Default of the Monte-Carlo error of the topic shares of documents."""
+
 
 @options
 class TopicOptions(RunOptions):
@@ -16,6 +19,11 @@ class TopicOptions(RunOptions):
         choices=ENGINES,
         unset="native where it works",
         parameter=None,
+    )
+    share_error: float = option(
+        "Monte-Carlo error at which the sampling of a document's topic shares ends, a bound at 90% "
+        "confidence; a larger one takes less time.",
+        default=SHARE_ERROR,
     )
 
 

@@ -26,10 +26,10 @@ from simplex_jax.models.topics import engine as engines
 from simplex_jax.models.topics.concentrations import positive
 from simplex_jax.models.topics.data import as_data, in_memory, size_of
 from simplex_jax.models.topics.fits import CountFit
+from simplex_jax.models.topics.options import SHARE_ERROR
 from simplex_jax.runtime.session import Progress
 
 SHARD = 16_384
-TOLERANCE = 0.02
 # With a small alpha a single chain stays in one mode of a document and underestimates its error.
 CHAINS = 8
 _BURN_IN = 6  # after labels are initialised
@@ -65,7 +65,7 @@ def transform(
     counts: Corpus | sp.csr_array | Stored,
     *,
     seed: int = 0,
-    tolerance: float = TOLERANCE,
+    share_error: float = SHARE_ERROR,
     sweeps: int = _SWEEPS,
     shard: int = SHARD,
     engine: str | None = None,
@@ -77,7 +77,7 @@ def transform(
         alpha: Concentration of topic proportions, per topic, a scalar or [K], such as `Fit.alpha`.
         counts: The documents, [D, V]; a corpus on disk is read a shard at a time.
         seed: Seed of the sweeps.
-        tolerance: Acceptable Monte-Carlo error of a share, at least 0; see `Shares`.
+        share_error: Acceptable Monte-Carlo error of a share, at least 0; see `Shares`.
         sweeps: Maximum sweeps over a document in each of eight chains, after a burn-in of 6.
         shard: Maximum number of documents processed at once; no result depends on it.
         engine: Engine of the sweeps, "native" or "xla"; by default native if available.
@@ -102,7 +102,7 @@ def transform(
         alpha,
         counts,
         seed=seed,
-        tolerance=tolerance,
+        share_error=share_error,
         sweeps=sweeps,
         shard=shard,
         engine=engine,
@@ -128,7 +128,8 @@ def infer(fitted: CountFit, data: Any, *, seed: int = 0) -> np.ndarray:
     """Return the topic proportions of other documents over any vocabulary; see `Fit.transform`."""
     documents = in_memory(as_data(data, fitted.vocabulary))
     mapped = to_vocabulary(documents, fitted.vocabulary).corpus
-    return transform(fitted.mean, fitted.alpha, mapped, seed=seed)
+    most = fitted.settings.share_error
+    return transform(fitted.mean, fitted.alpha, mapped, seed=seed, share_error=most)
 
 
 def shards(
@@ -137,7 +138,7 @@ def shards(
     counts: Corpus | sp.csr_array | Stored,
     *,
     seed: int = 0,
-    tolerance: float = TOLERANCE,
+    share_error: float = SHARE_ERROR,
     sweeps: int = _SWEEPS,
     shard: int = SHARD,
     engine: str | None = None,
@@ -147,7 +148,7 @@ def shards(
     They are the posterior mean of (alpha + n_d) / (sum alpha + length) given the topics (Patterson
     and Teh 2013, section 5.1), from eight chains of collapsed Gibbs sweeps for each document: with
     a small alpha a chain may stay in one mode for long, which only other chains reveal. Chains are
-    extended by about half at a time, until the error is within the tolerance or all sweeps are
+    extended by about half at a time, until the error is at most `share_error` or all sweeps are
     done. A document without words has the prior mean.
 
     Arguments and errors are those of `transform`.
@@ -166,8 +167,8 @@ def shards(
     seed = arguments.seed(seed)
     shard = arguments.at_least("shard", shard, 1)
     sweeps = arguments.at_least("sweeps", sweeps, 1)
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance must be at least 0; it is {tolerance}")
+    if not share_error >= 0:
+        raise ValueError(f"share_error must be at least 0; it is {share_error}")
     table = matching.as_probabilities("topics", topics)
     if isinstance(counts, Corpus):
         counts = counts.counts
@@ -193,7 +194,7 @@ def shards(
             numbers = np.pad(_identities(part)[order], (0, width - len(order)))
             documents = documents._replace(ids=jnp.asarray(numbers))
             means, errors = _average(
-                key, likelihood, concentrations, documents, tolerance, sweeps, engine
+                key, likelihood, concentrations, documents, share_error, sweeps, engine
             )
             rows = np.empty((last - first, len(table)), np.float32)
             error = np.empty(last - first, np.float32)
@@ -219,7 +220,7 @@ def _average(
     likelihood: jax.Array,
     alpha: jax.Array,
     documents: Documents,
-    tolerance: float,
+    share_error: float,
     most: int,
     engine: str,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -257,7 +258,7 @@ def _average(
         swept = rows[waiting]
         errors[swept] = bound / (np.sum(concentrations) + lengths[swept])
         means[swept] = concentrations + sums.T[waiting] / (CHAINS * done)
-        waiting[waiting] = errors[swept] > tolerance
+        waiting[waiting] = errors[swept] > share_error
         unfinished = np.flatnonzero(waiting)
         if not unfinished.size or done == most:
             break

@@ -10,6 +10,7 @@ from support.native_sweeps import needs
 
 from simplex_jax.models import lda
 from simplex_jax.models.topics import proportions
+from simplex_jax.scikit import LDA
 
 TOPICS = np.array([[0.7, 0.2, 0.1, 0.0], [0.1, 0.3, 0.6, 0.0]])
 ALPHA = np.array([0.5, 0.8])
@@ -103,9 +104,9 @@ def test_shares_depend_on_the_words_of_a_document_alone(num_topics):
 
 def test_documents_go_on_until_they_are_within_the_tolerance():
     counts = table(DOCUMENTS, 1)
-    (loose,) = lda.shards(TOPICS, ALPHA, counts, tolerance=1)
-    (tight,) = lda.shards(TOPICS, ALPHA, counts, tolerance=0.005, sweeps=10_000)
-    (ended,) = lda.shards(TOPICS, ALPHA, counts, tolerance=0, sweeps=40)
+    (loose,) = lda.shards(TOPICS, ALPHA, counts, share_error=1)
+    (tight,) = lda.shards(TOPICS, ALPHA, counts, share_error=0.005, sweeps=10_000)
+    (ended,) = lda.shards(TOPICS, ALPHA, counts, share_error=0, sweeps=40)
     assert (tight.error <= 0.005).all()
     assert loose.error.max() > 0.01
     assert ended.error.max() > 0.005
@@ -152,10 +153,25 @@ def test_no_documents_no_rows():
         ({"counts": sp.csr_array([[-1, 0, 0, 0]])}, "-1"),
         ({"shard": 0}, "shard"),
         ({"sweeps": 0}, "sweeps"),
-        ({"tolerance": -0.1}, "tolerance"),
+        ({"share_error": -0.1}, "share_error"),
     ],
 )
 def test_bad_arguments_are_named_before_any_work(arguments, words):
     given = {"topics": TOPICS, "alpha": ALPHA, "counts": table([[0]], 1)} | arguments
     with pytest.raises(ValueError, match=words):
         lda.shards(**given)
+
+
+def test_a_fit_ends_its_shares_at_its_own_error():
+    """Shares from training, of `transform` and of an estimator, and the warning about them."""
+    documents = [[0, 0, 1, 2], [1, 1, 3], [3, 3, 2, 2, 2]]
+    counts = table(documents, 10)
+    loose, default = (
+        lda.fit(counts, 2, passes=20, alpha=0.5, seed=1, **given)
+        for given in ({"share_error": 0.2}, {})
+    )
+    assert default.proportions_error.max() <= 0.02 < loose.proportions_error.max() <= 0.2
+    assert not any("Monte-Carlo" in warning for warning in loose.warnings)
+    np.testing.assert_array_equal(loose.transform(counts, seed=1), loose.proportions)
+    estimator = LDA(2, passes=20, alpha=0.5, random_state=1, share_error=0.2).fit(counts)
+    np.testing.assert_array_equal(estimator.transform(counts), loose.proportions)

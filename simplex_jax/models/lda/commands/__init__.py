@@ -219,9 +219,18 @@ def _share(fitted: Fit, plan: Plan, directory: Path, progress: Progress) -> None
     folder = directory / directories.SHARES
     folder.mkdir(exist_ok=True)
     rows = plan.data.rows(numbers.start, numbers.stop)
+    settings = fitted.settings
+    inferred = shards(
+        fitted.mean,
+        fitted.alpha,
+        rows,
+        seed=settings.seed,
+        share_error=settings.share_error,
+        engine=settings.engine,
+    )
 
     def parts() -> Iterator[directories.Part]:
-        for part in shards(fitted.mean, fitted.alpha, rows, seed=plan.settings.seed):
+        for part in inferred:
             yield part.proportions, part.error
             progress("shares of documents", part.first + len(part.error), len(numbers))
 
