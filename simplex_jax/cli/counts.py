@@ -1,6 +1,7 @@
 """Reading word counts on the command line, for models of counts."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,12 @@ from simplex_jax.corpus import (
     store,
     to_vocabulary,
 )
+from simplex_jax.corpus.corpus import printable
 from simplex_jax.corpus.files import as_path
 from simplex_jax.corpus.formats import registry
 from simplex_jax.corpus.formats.format import Kind
 from simplex_jax.corpus.store import Stored
+from simplex_jax.corpus.text import unmatched
 from simplex_jax.corpus.vocabulary import composed
 from simplex_jax.report.display import counted
 
@@ -205,15 +208,38 @@ def read_as(
     """Read documents with `FILE_OPTIONS`, and map them to a model's vocabulary.
 
     All words are kept, however rare, and texts are split as in the model's corpus, which was read
-    with `model_reading`.
+    with `model_reading`. Words of a model of counts that this never produces raise a warning.
     """
-    tokens = _token_options(model_reading) if _has_texts(path, reading) else {}
+    if not _has_texts(path, reading):
+        return to_vocabulary(read_every_word(path, reading), vocabulary, source=str(path))
+    tokens = _token_options(model_reading)
+    if not _from_texts(model_reading) and (lost := unmatched(vocabulary, _text_options(tokens))):
+        warnings.warn(
+            f"{path}: {len(lost):,} of {len(vocabulary):,} words of the model are not counted, "
+            f"since its corpus of counts does not say how to find words such as "
+            f"{printable(lost[0])!r} in texts: give counts, as simplex-jax lda store writes them "
+            "with the options of that corpus and --min-df 1 --max-df 1",
+            stacklevel=2,
+        )
     corpus = read_every_word(path, reading | tokens)
     return to_vocabulary(corpus, vocabulary, source=str(path))
 
 
+def _from_texts(reading: dict[str, Any]) -> bool:
+    """Return whether a model's corpus was counted from texts, rather than read as counts."""
+    texts = {entry.name for entry in registry.formats_of("counts") if entry.texts}
+    # The embedded corpus has no format, nor has one that is streamed.
+    return not reading.get("stream") and reading.get("format", "") in {None, *texts}
+
+
 def _token_options(reading: dict[str, Any]) -> dict[str, Any]:
-    return {name: reading[name] for name in TOKEN_OPTIONS if name in reading}
+    """Return the options by which texts are split as in a model's corpus.
+
+    Stop words that are in a given vocabulary, or in that of counts, are words of the model.
+    """
+    tokens = {name: reading[name] for name in TOKEN_OPTIONS if name in reading}
+    given = reading.get("vocabulary") is not None or not _from_texts(reading)
+    return tokens | {"stop_words": "none"} if given else tokens
 
 
 def words(model_reading: dict[str, Any], path: Path, reading: dict[str, Any]) -> list[list[str]]:

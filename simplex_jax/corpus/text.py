@@ -202,10 +202,10 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
     )
     if single or (several and any(isinstance(text, str) for text in data)):
         corpus = from_texts(data, vocabulary=vocabulary)
-        if vocabulary is not None and (unmatched := _unmatched(corpus.vocabulary)):
+        if vocabulary is not None and (words := unmatched(corpus.vocabulary, TextOptions())):
             warnings.warn(
-                f"{len(unmatched)} of {len(vocabulary)} words of the vocabulary are not counted: "
-                f"TextOptions() cannot produce words such as {printable(unmatched[0])!r}; count "
+                f"{len(words)} of {len(vocabulary)} words of the vocabulary are not counted: "
+                f"TextOptions() cannot produce words such as {printable(words[0])!r}; count "
                 "texts with corpus.from_texts and the options of the fit",
                 stacklevel=2,
             )
@@ -214,10 +214,10 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
 
 
 @functools.lru_cache(maxsize=4)  # for programs that pass one text at a time
-def _unmatched(vocabulary: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words that `TextOptions()` produces from no text."""
-    terms = _analyzer(TextOptions(), keep_stop_words=True)
-    return tuple(word for word in vocabulary if terms(word) != [composed(word)])
+def unmatched(vocabulary: tuple[str, ...], options: TextOptions) -> tuple[str, ...]:
+    """Return the words that these options produce from no text, stop words aside."""
+    terms = _analyzer(options, keep_stop_words=True)
+    return tuple(word for word in vocabulary if composed(word) not in terms(word))
 
 
 def excerpt(text: str) -> str:

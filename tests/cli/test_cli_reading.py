@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from click.testing import CliRunner
 
-from simplex_jax.cli import main
+from simplex_jax.cli import counts, main
 
 TINY = ["--topics", "2", "--steps", "2", "--holdout", "0", "--devices", "1", "--quiet"]
 TEXTS = ["New York city river", "New York city goal", "old river bank", "goal team match"] * 5
@@ -66,6 +66,38 @@ def test_other_documents_may_be_counts_and_the_model_of_texts(run, tmp_path):
     result = invoke("lda", "transform", "--model", run, *given)
     assert result.exit_code == 0, result.output
     assert "2 documents, 6 tokens: 3 (50.0" in result.stderr
+
+
+READING = dict.fromkeys(counts.FILE_OPTIONS) | {"encoding": "utf-8", "stop_words": "english"}
+
+
+def mapped(vocabulary, reading, tmp_path):
+    """Return one text over the words of a model whose corpus was read with these options."""
+    (tmp_path / "new.txt").write_text("The system of interest: rivers and system law\n")
+    return counts.read_as(vocabulary, READING | reading, tmp_path / "new.txt", READING)
+
+
+@pytest.mark.parametrize("reading", [{"vocabulary": "words", "format": "lines"}, {"format": "uci"}])
+def test_stop_words_in_a_given_vocabulary_are_words_of_the_model(tmp_path, reading):
+    # The English list has system and interest: they were left out of new texts, unsaid.
+    found = mapped(("interest", "law", "system"), reading, tmp_path)
+    assert (found.corpus.counts.toarray().tolist(), found.unknown) == ([[1, 1, 2]], 3)
+
+
+def test_stop_words_stay_out_of_texts_of_which_they_were_left_out(tmp_path):
+    found = mapped(("rivers law",), {"format": "lines", "ngrams": [2, 2]}, tmp_path)
+    assert (found.corpus.counts.toarray().tolist(), found.unknown) == ([[1]], 0)
+    pairs = {"format": "lines", "ngrams": [2, 2], "stop_words": "none"}
+    assert mapped(("the system",), pairs, tmp_path).unknown == 5
+
+
+def test_words_of_counts_that_texts_cannot_give_are_said(tmp_path):
+    words = ("law", "system", "system law", "Law")
+    with pytest.warns(UserWarning, match="2 of 4 words of the model are not counted.*'system law'"):
+        found = mapped(words, {"format": "store"}, tmp_path)
+    assert found.corpus.counts.toarray().tolist() == [[1, 2, 0, 0]]
+    with pytest.warns(UserWarning, match="not counted"):  # streamed: no format is recorded
+        mapped(words, {"stream": True}, tmp_path)
 
 
 @pytest.mark.parametrize("command", ["lda", "hdp", "sam", "store"])
