@@ -39,6 +39,15 @@ def excess(a: jax.Array, n: jax.Array) -> jax.Array:
     return large + jnp.where(shift > 0, n * jnp.log1p(shift / (a + n)) - small, 0)
 
 
+def stirling_rest(a: jax.Array, n: jax.Array) -> jax.Array:
+    """Return excess(a, n) - a log(1 + n / a), which is of the size of log(1 + n / a) for large a.
+
+    It is what Stirling's formula without its root leaves of log(Gamma(a + n) / Gamma(a)).
+    """
+    large = _remainder(a + n) - _remainder(a) - 0.5 * jnp.log1p(n / a)
+    return jnp.where(a < _LARGE, excess(a, n) - a * jnp.log1p(n / a), large)
+
+
 def _remainder(x: jax.Array) -> jax.Array:
     """Return log Gamma(x) - (x - 1/2) log x + x - log(2 pi) / 2 for large x."""
     y = 1 / (x * x)

@@ -59,7 +59,8 @@ class Family(NamedTuple):
         log_predictive: `(rows) -> log of the integral of f(x | theta) dG0(theta)`, [n].
         log_evidence: `(statistics, given=None) -> log f(rows | given)`, [K]: the probability of the
             rows of each cluster with theta integrated out, given other rows of that cluster by
-            their statistics. None if it has no closed form.
+            their statistics, which may be 0. A factor that the rows alone determine may be omitted
+            if others are given: moves compare the same rows. None if it has no closed form.
         check: `(rows) -> None`; raises a ValueError that describes why rows do not fit the family.
             For concrete values, not under `jit`.
         simplex: Moves by simplex kernels, for atoms that are log-probabilities.

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax import arguments, draws
 from simplex_jax.base import bind
-from simplex_jax.geometry.rising import excess
+from simplex_jax.geometry.rising import excess, stirling_rest
 from simplex_jax.models.dpm.families import labels as by_label
 from simplex_jax.models.dpm.families.family import Family
 from simplex_jax.models.dpm.families.rows import blocks, check_table, first_bad
@@ -41,9 +41,10 @@ def poisson(shape: ArrayLike, rate: ArrayLike) -> Family:
 
     Likelihoods are relative to Poisson distributions with the prior means: x log(l / m) - (l - m)
     for a cell. The omitted factor m^x e^-m / x! is the same for all components. Without it large
-    counts keep their precision: the error of a likelihood is about 1e-6 x. The error of the
-    evidence of n rows with sum s is about 1e-7 times the larger of s and n m: with sums of tens of
-    millions the acceptance probability of split-merge moves is inaccurate.
+    counts keep their precision: the error of a likelihood is about 1e-6 x, and that of the evidence
+    of n rows with sum s about 1e-7 times the larger of s and n m. Evidences given other rows are
+    relative to the Poisson distribution with the mean of the rows themselves, and exact to 1e-2
+    nats where they decide a split or a merger.
 
     Args:
         shape: Positive, a scalar or [p].
@@ -147,22 +148,38 @@ def _log_predictive(prior: _Prior, rows: jax.Array) -> jax.Array:
 def _log_evidence(prior: _Prior, statistics: Counted, given: Counted | None = None) -> jax.Array:
     """Return log of Gamma(a + s) b^a / (Gamma(a) (b + n)^(a + s)) over m^s e^(-n m).
 
-    With a and b those of the posterior of the given rows, the large terms are collected in
-    s log(1 + u) - (s - n m), where m (1 + u) is the mean given all rows.
+    The large terms are collected in s log(1 + u) - (s - n m), where m (1 + u) is the mean given all
+    rows.
     """
-    m = prior.shape / prior.rate
-    n, s = (leaf.astype(m.dtype) for leaf in statistics)
-    a, b, beyond = prior.shape, prior.rate, jnp.zeros_like(s)
     if given is not None:
-        n_given, s_given = (leaf.astype(m.dtype) for leaf in given)
-        a, b, beyond = a + s_given, b + n_given, s_given - n_given * m
+        return _log_evidence_given(prior, statistics, given)
+    a, b, m = prior.shape, prior.rate, prior.shape / prior.rate
+    n, s = (leaf.astype(m.dtype) for leaf in statistics)
     above = s - n * m
-    u = (beyond + above) / (m * (b + n))
+    u = above / (m * (b + n))
     # Near -1, u has lost the precision of a small mean.
     log_mean = jnp.where(u > -0.5, jnp.log1p(u), jnp.log(a + s) - jnp.log(m * (b + n)))
     log_mean = jnp.where(s > 0, log_mean, 0)
     each = s * log_mean - above + (excess(a, s) - a * jnp.log1p(n / b))
     return jnp.sum(each, axis=-1)
+
+
+def _log_evidence_given(prior: _Prior, statistics: Counted, given: Counted) -> jax.Array:
+    """Return the same, with a and b those given other rows, over (s / n)^s e^(-s).
+
+    Relative to m it would be as large as s where the rows are far from the prior mean, and its
+    rounding error, 8 nats at s = 1e8, would decide whether clusters are split. Large terms are
+    collected in s log(1 + w / s) + a log(1 - w / a), w = (a n - b s) / (b + n), whose parts of
+    first order cancel: s + w and a - w are the counts that both would have at a common mean.
+    """
+    n, s, n_given, s_given = (leaf.astype(prior.shape.dtype) for leaf in (*statistics, *given))
+    a, b = prior.shape + s_given, prior.rate + n_given
+    moved = (a * n - b * s) / (b + n)
+    of_rows = jnp.where(s > 0, s * jnp.log1p(moved / jnp.where(s > 0, s, 1)), 0)
+    # Near -1, a small mean of the other rows would lose its precision.
+    fall = -moved / a
+    log_fall = jnp.where(fall > -0.5, jnp.log1p(fall), jnp.log1p(s / a) - jnp.log1p(n / b))
+    return jnp.sum(of_rows + a * log_fall + stirling_rest(a, s), axis=-1)
 
 
 def _check(shape: jax.Array, rows: ArrayLike) -> None:
