@@ -160,6 +160,14 @@ def test_evaluate(run, texts, tmp_path):
     assert result.exit_code == 1
     assert "two parts of the same documents" in result.stderr
 
+    # The second half of one document was predicted from the first of another.
+    named = [write(tmp_path / "a.csv", ["id,text", "a,river water", "b,goal match"])]
+    named += [write(tmp_path / "b.csv", ["id,text", "b,team lion", "a,stream boat"])]
+    parts = ("--observed", named[0], "--target", named[1])
+    result = invoke("lda", "evaluate", "--model", run, *parts)
+    assert result.exit_code == 1
+    assert "document 1 is 'a' in --observed and 'b' in --target" in result.stderr
+
 
 def test_evaluate_from_left_to_right(run, texts):
     result = invoke("lda", "evaluate", "--model", run, texts, "--method", "left-to-right")

@@ -1,7 +1,7 @@
 """The commands of LDA."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -174,9 +174,24 @@ def evaluate(
         ]
         for name, side in zip(("observed", "target"), sides, strict=True):
             say(f"{name}: {counts.described(side)}")
-        parts = sides[0].corpus.counts, sides[1].corpus.counts
+        one, other = (side.corpus for side in sides)
+        _check_order(one.names, other.names)
+        parts = one.counts, other.counts
         more = {"unknown_tokens": sides[0].unknown, "unknown_target_tokens": sides[1].unknown}
     click.echo(json.dumps(output.plain(completed(fitted, *parts, seed=seed) | more), indent=2))
+
+
+def _check_order(observed: Sequence[str], target: Sequence[str]) -> None:
+    """Raise a ValueError if two parts have documents of the same names in different orders."""
+    # The names of two parts may differ, as in one folder for each.
+    if len(observed) != len(target) or set(observed) != set(target):
+        return
+    for row, (one, other) in enumerate(zip(observed, target, strict=True), start=1):
+        if one != other:
+            raise ValueError(
+                f"document {row} is {one!r} in --observed and {other!r} in --target: give two "
+                "parts of the same documents, in the same order"
+            )
 
 
 def _probability(fitted: Fit, documents: sp.csr_array, particles: int, seed: int) -> dict[str, Any]:
