@@ -135,8 +135,21 @@ READING = FILE_OPTIONS | VOCABULARY_OPTIONS
 
 
 def read(path: Path, reading: dict[str, Any]) -> Corpus:
-    """Read a corpus with `FILE_OPTIONS` and, if given, `VOCABULARY_OPTIONS`."""
+    """Read a corpus with `FILE_OPTIONS` and, if given, `VOCABULARY_OPTIONS`.
+
+    Words of a given vocabulary that texts cannot have raise a warning.
+    """
     data = corpora.read(path, **_keywords(reading))
+    lost: Sequence[str] = ()
+    if reading["vocabulary"] is not None and _has_texts(path, reading):
+        lost = unmatched(data.vocabulary, _text_options(reading))
+    if lost:
+        warnings.warn(
+            f"{reading['vocabulary']}: {len(lost):,} of {len(data.vocabulary):,} words are not "
+            f"counted, since words such as {printable(lost[0])!r} are not found in texts: see "
+            "--ngrams, --token-pattern and --keep-case",
+            stacklevel=2,
+        )
     return drop_words(data, reading.get("drop_words"))
 
 

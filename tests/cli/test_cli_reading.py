@@ -91,6 +91,18 @@ def test_stop_words_stay_out_of_texts_of_which_they_were_left_out(tmp_path):
     assert mapped(("the system",), pairs, tmp_path).unknown == 5
 
 
+def test_given_words_that_texts_cannot_give_are_said(tmp_path):
+    (tmp_path / "new.txt").write_text("law of the system\n")
+    (tmp_path / "words").write_text("law\nthe system\nLaw\nof\n")
+    given = READING | {"vocabulary": tmp_path / "words"}
+    with pytest.warns(UserWarning, match="3 of 4 words are not counted.*'the system'"):
+        counts.read(tmp_path / "new.txt", given)
+    more = {"ngrams": (1, 2), "token_pattern": r"\w+", "lowercase": False}
+    assert counts.read(tmp_path / "new.txt", given | more).counts.toarray().tolist() == [
+        [1, 1, 0, 1]
+    ]
+
+
 def test_words_of_counts_that_texts_cannot_give_are_said(tmp_path):
     words = ("law", "system", "system law", "Law")
     with pytest.warns(UserWarning, match="2 of 4 words of the model are not counted.*'system law'"):
