@@ -140,17 +140,21 @@ def read(path: Path, reading: dict[str, Any]) -> Corpus:
     Words of a given vocabulary that texts cannot have raise a warning.
     """
     data = corpora.read(path, **_keywords(reading))
-    lost: Sequence[str] = ()
-    if reading["vocabulary"] is not None and _has_texts(path, reading):
-        lost = unmatched(data.vocabulary, _text_options(reading))
-    if lost:
-        warnings.warn(
-            f"{reading['vocabulary']}: {len(lost):,} of {len(data.vocabulary):,} words are not "
-            f"counted, since words such as {printable(lost[0])!r} are not found in texts: see "
-            "--ngrams, --token-pattern and --keep-case",
-            stacklevel=2,
-        )
+    _warn_of_lost(data.vocabulary, path, reading)
     return drop_words(data, reading.get("drop_words"))
+
+
+def _warn_of_lost(words: tuple[str, ...], path: Path, reading: dict[str, Any]) -> None:
+    """Warn of words of a given vocabulary that the options of texts never produce."""
+    if reading["vocabulary"] is None or not _has_texts(path, reading):
+        return
+    if lost := unmatched(words, _text_options(reading)):
+        warnings.warn(
+            f"{reading['vocabulary']}: {len(lost):,} of {len(words):,} words are not counted, "
+            f"since words such as {printable(lost[0])!r} are not found in texts: see --ngrams, "
+            "--token-pattern and --keep-case",
+            stacklevel=3,
+        )
 
 
 def read_every_word(path: Path, reading: dict[str, Any]) -> Corpus:
@@ -198,7 +202,9 @@ def convert(path: Path, directory: Path, reading: dict[str, Any]) -> Stored:
     """Write a corpus to disk, with the same options; see `corpus.convert`."""
     if reading["drop_words"]:
         return store.write(directory, read(path, reading))
-    return corpora.convert(path, directory, **_keywords(reading))
+    stored = corpora.convert(path, directory, **_keywords(reading))
+    _warn_of_lost(stored.vocabulary, path, reading)
+    return stored
 
 
 def _keywords(reading: dict[str, Any]) -> dict[str, Any]:

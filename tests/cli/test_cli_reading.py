@@ -97,6 +97,8 @@ def test_given_words_that_texts_cannot_give_are_said(tmp_path):
     given = READING | {"vocabulary": tmp_path / "words"}
     with pytest.warns(UserWarning, match="3 of 4 words are not counted.*'the system'"):
         counts.read(tmp_path / "new.txt", given)
+    with pytest.warns(UserWarning, match="3 of 4 words are not counted"):
+        counts.convert(tmp_path / "new.txt", tmp_path / "store", given | {"drop_words": None})
     more = {"ngrams": (1, 2), "token_pattern": r"\w+", "lowercase": False}
     assert counts.read(tmp_path / "new.txt", given | more).counts.toarray().tolist() == [
         [1, 1, 0, 1]
