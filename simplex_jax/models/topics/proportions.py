@@ -22,6 +22,7 @@ from simplex_jax.corpus.device import Documents
 from simplex_jax.corpus.store import Stored
 from simplex_jax.draws.keys import fold_in
 from simplex_jax.evaluate import matching
+from simplex_jax.models.options import number
 from simplex_jax.models.topics import engine as engines
 from simplex_jax.models.topics.concentrations import positive
 from simplex_jax.models.topics.data import as_data, in_memory, size_of
@@ -167,8 +168,7 @@ def shards(
     seed = arguments.seed(seed)
     shard = arguments.at_least("shard", shard, 1)
     sweeps = arguments.at_least("sweeps", sweeps, 1)
-    if not share_error >= 0:
-        raise ValueError(f"share_error must be at least 0; it is {share_error}")
+    share_error = number("share_error", share_error, least=0)
     table = matching.as_probabilities("topics", topics)
     if isinstance(counts, Corpus):
         counts = counts.counts

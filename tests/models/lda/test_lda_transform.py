@@ -154,6 +154,8 @@ def test_no_documents_no_rows():
         ({"shard": 0}, "shard"),
         ({"sweeps": 0}, "sweeps"),
         ({"share_error": -0.1}, "share_error"),
+        ({"share_error": None}, "share_error must be a number"),
+        ({"share_error": np.inf}, "share_error must be finite"),
     ],
 )
 def test_bad_arguments_are_named_before_any_work(arguments, words):
