@@ -19,14 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import digamma
 
-from simplex_jax.geometry.von_mises_fisher import mean_length
+from simplex_jax.geometry.von_mises_fisher import mean_length, mean_spread
 from simplex_jax.models.sam.joint import Hyperparameters
 
 LEARN = ("alpha", "kappa1", "sigma")
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-# The mode is searched for within this factor of the prior mean.
-_RANGE = 1e4
+# The mode is searched for within this factor of 1 up or down: nearly exact documents have
+# concentrations far above any prior mean, and squares of larger numbers overflow float32.
+_RANGE = 1e18
 _HALVINGS = 40
 _WIDTH = 1e-2
 
@@ -68,7 +69,8 @@ def draw(
     total = jnp.sum(topics, axis=0)
 
     def kappa1(x: jax.Array) -> jax.Array:
-        return documents * (evidence.fit - mean_length(v, x))
+        # Lengths near 1 have few digits left in float32.
+        return documents * (mean_spread(v, x) - (1 - evidence.fit))
 
     def sigma(x: jax.Array) -> jax.Array:
         centre = prior.kappa0 * prior.mean + x[..., None] * total
@@ -109,8 +111,8 @@ def _move(key: jax.Array, x: jax.Array, score: Score, mean: jax.Array) -> jax.Ar
         rises = slope(middle) > 0
         return jnp.where(rises, middle, low), jnp.where(rises, high, middle)
 
-    middle, reach = jnp.log(mean), jnp.log(_RANGE).astype(x.dtype)
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (middle - reach, middle + reach))
+    reach = jnp.log(_RANGE).astype(x.dtype)
+    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (-reach, reach))
     mode = (low + high) / 2
     curvature = (slope(mode - _WIDTH) - slope(mode + _WIDTH)) / (2 * _WIDTH)
     scale = jax.lax.rsqrt(jnp.maximum(curvature, 1e-4))

@@ -129,3 +129,39 @@ def test_concentrations_move_by_their_conditionals(name: str, seed: int) -> None
     other = Evidence(jnp.float32(fit * 0.97), jnp.float32(log_theta * 1.03))
     wrong = {"sigma": (known, hyper._replace(sigma=2 * hyper.sigma))}.get(name, (other, hyper))
     assert checks.family(p_values(move(key, start, *wrong)))
+
+
+@pytest.mark.parametrize(
+    ("prior", "fit"), [(1e8, 0.8), pytest.param(2.0, 1 - 1e-6, marks=pytest.mark.slow)]
+)
+def test_concentrations_far_from_the_prior_mean_are_found(
+    prior: float, fit: float, seed: int
+) -> None:
+    """Chains from the prior mean end in the conditional law. False alarms: 1e-3 for each case."""
+    size, copies = 10_000, 2000
+    fit = float(np.float32(fit))
+    hyper, known = tiny_sam.hyper(kappa1=prior), Evidence(jnp.float32(fit), jnp.float32(-1.0))
+    topics = jnp.asarray(TOPICS, jnp.float32)
+
+    def moved(key: jax.Array) -> jax.Array:
+        def once(i: int, state):
+            at = jax.random.fold_in(key, i)
+            return concentrations.draw(at, state, hyper, topics, known, size, ("kappa1",))
+
+        return jax.lax.fori_loop(0, 8, once, hyper).kappa1
+
+    logs = np.log(
+        np.asarray(jax.jit(jax.vmap(moved))(jax.random.split(jax.random.key(seed), copies)))
+    )
+    guess = np.log(1.5 * size / (size * (1 - fit) + 1 / prior))
+    u = guess + np.linspace(-1, 1, 20_001)
+    x = np.exp(u)
+    weights = special.softmax(u - x / prior + size * (tiny_sam.log_normaliser(x) + x * fit))
+    mean = weights @ u
+    variance, fourth = weights @ (u - mean) ** 2, weights @ (u - mean) ** 4
+    assert not checks.family(
+        {
+            "mean": checks.mean_z(logs, mean, variance),
+            "variance": checks.variance_z(logs, mean, variance, fourth),
+        }
+    )
