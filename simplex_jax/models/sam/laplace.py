@@ -211,7 +211,8 @@ def scales(law: Target) -> Scales:
 
     def multiply(_: int, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         x = carry[0]
-        x = x * lax.rsqrt(_sum(x**2))
+        # A single topic has no curvature, and its x becomes 0.
+        x = x * lax.rsqrt(jnp.maximum(_sum(x**2), jnp.finfo(x.dtype).tiny))
         x = scale * curvature_times(law, point, scale * x)
         return x, jnp.sqrt(_sum(x**2))
 

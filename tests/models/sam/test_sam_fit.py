@@ -124,6 +124,8 @@ def test_one_topic_is_the_direction_of_the_documents():
     total = DATA.values.sum(axis=0)
     assert fitted.mean[0] @ total > (1 - 1e-3) * np.linalg.norm(total)
     np.testing.assert_array_equal(fitted.proportions, np.ones((42, 1)))
+    assert {record["local_acceptance"] for record in fitted.metrics} == {1.0}
+    assert not [text for text in fitted.warnings if "moves of documents' shares" in text]
 
 
 @pytest.mark.slow
