@@ -167,7 +167,8 @@ def rows(name: str, parameters: Arrays, X: Table) -> PyTree:
     if name == "categorical":
         # As integers if possible: the family rejects other numbers.
         codes = np.where(np.isnan(X), -1, X)
-        whole = codes.astype(np.int32)
+        with np.errstate(invalid="ignore"):  # beyond int32
+            whole = codes.astype(np.int32)
         return whole if (whole == codes).all() else X
     return np.asarray(X, np.float32)
 

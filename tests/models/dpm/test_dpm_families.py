@@ -649,6 +649,8 @@ def test_values_out_of_range_are_not_numbers_under_jit() -> None:
         (lambda: make("multinomial").check(np.eye(4)), "multinomial_rows"),
         (lambda: families.categorical([]), "at least one variable"),
         (lambda: families.categorical([2, 0]), r"categories\[1\]"),
+        (lambda: families.categorical(3), "categories must be a number for each variable"),
+        (lambda: families.categorical([2, 2**31]), "at most 2,147,483,647 in total"),
         (lambda: families.categorical([2, 3], [1.0, 2.0, 3.0]), "concentration"),
         (lambda: make("categorical").check(np.array([[0, 0, 0], [0, 2, 0]])), r"rows\[1, 1\] is 2"),
         (lambda: make("categorical").check(np.array([[0.5, 0, 0]])), r"rows\[0, 0\]"),

@@ -304,6 +304,7 @@ def test_a_family_of_ones_own(tmp_path):
         ({}, np.eye(3), r"covariance of X is singular \(3 rows, 3 columns\)"),
         ({}, [[np.nan], [1.0]], "Input X contains NaN"),
         ({"family": "categorical"}, [[0.5], [1.0]], r"rows\[0, 0\] is 0.5"),
+        ({"family": "categorical"}, [[0], [3e9]], "categories must be at most .* OrdinalEncoder"),
         ({"family": "multinomial"}, [[0.5, 1.0]], "whole numbers"),
         ({"family": "von_mises_fisher"}, [[3.0, 4.0]], "has length 5"),
         ({"sampler": "scir"}, X, "a family with simplex atoms"),

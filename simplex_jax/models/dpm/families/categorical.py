@@ -20,6 +20,9 @@ Tables = tuple[jax.Array, ...]
 """Values per category: one leaf [..., variables, d] for each number of categories d."""
 
 
+_MOST = 2**31 - 1  # int32 numbers all categories of a row
+
+
 class _Layout(NamedTuple):
     """The variables, grouped by their number of categories."""
 
@@ -57,11 +60,18 @@ class _Layout(NamedTuple):
 
 
 def _layout(categories: Sequence[int]) -> _Layout:
+    if np.ndim(categories) != 1:
+        raise ValueError(f"categories must be a number for each variable; they are {categories!r}")
     groups: dict[int, list[int]] = {}
     for column, d in enumerate(categories):
         groups.setdefault(arguments.at_least(f"categories[{column}]", d, 1), []).append(column)
     if not groups:
         raise ValueError("categories must name at least one variable")
+    if (total := sum(d * len(columns) for d, columns in groups.items())) > _MOST:
+        raise ValueError(
+            f"categories must be at most {_MOST:,} in total; they are {total:,}: number the values "
+            "that occur 0, 1, ..., as OrdinalEncoder does"
+        )
     sizes = tuple(sorted(groups))
     return _Layout(sizes, tuple(tuple(groups[d]) for d in sizes))
 
