@@ -128,4 +128,6 @@ def load_npz(path: Path, names: Sequence[str] | None = None) -> dict[str, np.nda
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in (arrays.files if names is None else names)}
     except _DAMAGED as error:
+        if (reason := getattr(error, "strerror", None)) is not None:
+            raise RunError(f"{path}: cannot be read ({reason.lower()})") from None
         raise RunError(f"{path}: the file is damaged ({' '.join(str(error).split())})") from None

@@ -240,6 +240,8 @@ def test_files_hold_the_fit_and_no_pickle(tmp_path, counts, fitted):
     (tmp_path / "torn.npz").write_bytes((tmp_path / "model.npz").read_bytes()[:100])
     with pytest.raises(RunError, match="damaged"):
         LDA.load(tmp_path / "torn.npz")
+    with pytest.raises(RunError, match=r"none.npz: cannot be read \(no such file or directory\)"):
+        LDA.load(tmp_path / "none.npz")
 
 
 @pytest.mark.slow
