@@ -325,7 +325,8 @@ def _describe(advance: Callable, stream: Stream, state: State, step: int, length
     names = [name for name, leaf in _floats(end) if bool(jnp.isnan(leaf).any())]
     number = step + fewest + 1
     reason = (
-        "the start has no finite density, or the data do not fit the estimator"
+        "the start has no finite density, the step size is far too large, or the data do not fit "
+        "the estimator"
         if number == 1
         else "the step size is too large, the density is not finite everywhere, or something that "
         "changes from step to step (a schedule, the data) left its range"
