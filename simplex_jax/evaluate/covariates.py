@@ -71,7 +71,7 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
 
     Args:
         name: Its name.
-        values: One value per document; None, NaN or one of `corpus.categories.MISSING` if unknown.
+        values: One a document; None, NaN, masked or in `corpus.categories.MISSING` if unknown.
 
     Raises:
         ValueError: There is more than one value per document.
@@ -86,6 +86,8 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
     """
     if str(getattr(values, "dtype", "")) == "category":
         return _categorical(name, values)
+    if isinstance(values, np.ma.MaskedArray) and values.ndim == 1:
+        return _masked(name, values)
     array = np.asarray(values, None if hasattr(values, "dtype") else object)
     if array.ndim != 1:
         raise ValueError(
@@ -114,6 +116,14 @@ def _categorical(name: str, values: Any) -> Column:
     texts = ["" if code < 0 else categories[code] for code in codes]
     occurring = set(texts) - MISSING
     return _grouped(name, texts, tuple(dict.fromkeys(c for c in categories if c in occurring)))
+
+
+def _masked(name: str, values: np.ma.MaskedArray) -> Column:
+    present = ~np.ma.getmaskarray(values)
+    observed = column(name, values.data[present])
+    whole = np.full(len(values), -1 if observed.kind == "group" else np.nan)
+    whole[present] = observed.values
+    return observed._replace(values=whole)
 
 
 def _grouped(name: str, texts: Sequence[str], groups: tuple[str, ...]) -> Column:
@@ -353,7 +363,8 @@ def _groups(covariate: Column, values: np.ndarray, distinct: np.ndarray, _: int)
 
 def _numeric(covariate: Column, values: np.ndarray, distinct: np.ndarray, smooth: int) -> _Block:
     """Return a line or a spline in the number, scaled to [-1, 1]."""
-    name, low, high = covariate.name, distinct[0], distinct[-1]
+    name, values = covariate.name, values.astype(np.float64)
+    low, high = float(distinct[0]), float(distinct[-1])  # the sum may overflow half precision
     middle, half = (low + high) / 2, (high - low) / 2
     if smooth == 1:
 
@@ -369,8 +380,7 @@ def _numeric(covariate: Column, values: np.ndarray, distinct: np.ndarray, smooth
             raise ValueError(f"column {name!r} has {problem}: give a smaller one")
         from scipy.interpolate import CubicSpline  # here, since it is slow to import
 
-        # Splines that are 1 at one knot and 0 at the others; all but the first, as there is a
-        # constant.
+        # Splines that are 1 at one knot and 0 at the others; not the first, as there is a constant.
         cardinal = CubicSpline(knots, np.eye(len(knots))[:, 1:], bc_type="natural")
 
         def curve(x: np.ndarray) -> np.ndarray:

@@ -24,6 +24,9 @@ from simplex_jax.evaluate.covariates import column, cut, design
         (["2024-01-01+02:00", "2024-01-02+02:00"], "group", [0, 1]),  # no time, and no clock
         (np.array(["2020-01-01", "NaT"], "datetime64[D]"), "date", [2020, np.nan]),
         ([datetime.date(2021, 1, 1), None], "date", [2021, np.nan]),
+        (np.ma.array([1, 2, 999], mask=[0, 0, 1]), "number", [1, 2, np.nan]),
+        (np.ma.array(["2020", "1999"], "datetime64[ns]", mask=[0, 1]), "date", [2020, np.nan]),
+        (np.ma.array(["b", "?", "a"], mask=[0, 1, 0]), "group", [1, -1, 0]),
         (["b", "a", "", "b"], "group", [1, 0, -1, 1]),
         (["2020-02-30", "2020-01-01"], "group", [1, 0]),
         (["1", "x"], "group", [0, 1]),
@@ -186,6 +189,13 @@ def test_documents_that_lack_a_covariate_are_left_out():
 def test_what_makes_no_design_is_refused(columns, options, says):
     with pytest.raises(ValueError, match=says):
         design(columns, **options)
+
+
+def test_numbers_in_half_precision_make_the_design_of_their_values():
+    numbers = np.linspace(40000, 60000, N).astype(np.float16)  # whose sums are infinite
+    half, whole = design({"x": numbers}), design({"x": numbers.astype(float)})
+    np.testing.assert_array_equal(half.matrix, whole.matrix)
+    np.testing.assert_array_equal(half.terms[-1].row, whole.terms[-1].row)
 
 
 def test_groups_are_not_cut():

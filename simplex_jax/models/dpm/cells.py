@@ -162,8 +162,12 @@ def _is_number(cell: object) -> bool:
 def _cells(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return a column as numbers, booleans or objects, [n], and which cells are missing.
 
-    Missing values are NaN and others that differ from themselves, None and empty texts.
+    Missing values are NaN and others that differ from themselves, None, empty texts, and those that
+    a masked array hides.
     """
+    if isinstance(column, np.ma.MaskedArray):
+        array, missing = _cells(name, column.data)
+        return array, missing | np.ma.getmaskarray(column)
     if hasattr(column, "dtype"):
         array = np.asarray(column)
     else:  # NumPy would convert a list to one type, and a NaN among texts to a text

@@ -218,6 +218,14 @@ def test_cells_that_are_missing():
     )
 
 
+def test_masked_cells_are_missing():
+    numbers = np.ma.array([1.5, 2.5, 999], mask=[0, 0, 1])
+    np.testing.assert_array_equal(cells.numbers_of("a", numbers, "number"), [1.5, 2.5, np.nan])
+    assert cells.texts_of("a", np.ma.array(["f", "?"], mask=[0, 1])) == ["f", None]
+    counts = np.ma.array([2, -9], mask=[0, 1])
+    np.testing.assert_array_equal(cells.numbers_of("a", counts, "count"), [2, np.nan])
+
+
 def test_cells_of_lists_stay_what_they_are():
     """NumPy makes one type of them: a text of NaN, and a number of True."""
     found, codes, _ = columns.of({"sex": ["f", np.nan, "m"], "x": [0.5, Decimal("1.5"), 2.5]})
