@@ -85,6 +85,11 @@ class _Segment(Generic[A]):
     def __init__(self, gathered: A, first: When, last: When) -> None:
         self.gathered, self.first, self.last = gathered, first, last
 
+    def merge(self, later: Self) -> None:
+        """Add a later segment."""
+        self.gathered.merge(later.gathered)
+        self.last = later.last
+
     def middle(self) -> When:
         """Return the time in the middle."""
         return When(
@@ -95,8 +100,8 @@ class _Segment(Generic[A]):
 class Latest(Generic[A]):
     """Quantities gathered in the current segment of a window and in the previous one.
 
-    A run continued to another length has another window. A segment cannot be split, and is then
-    dropped unless its middle lies in the new window.
+    A run continued to another length has another window, with other segments. A segment cannot be
+    split: it joins the new one in which its middle lies, and is dropped if that is none.
     """
 
     def __init__(self, make: Callable[[], A], window: Window) -> None:
@@ -106,12 +111,14 @@ class Latest(Generic[A]):
     def at(self, event: Event) -> A | None:
         """Return the accumulator of an event, None during burn-in, and drop old segments."""
         place, now = self._window(event), when(event)
-        self._segments = {
-            number: segment
-            for number, segment in self._segments.items()
-            if (place is None or number in (place.segment - 1, place.segment))
-            and self._window(back(event, segment.middle()))
-        }
+        segments, self._segments = self._segments, {}
+        for earlier in segments.values():
+            middle = self._window(back(event, earlier.middle()))
+            if middle is None or (place and middle.segment < place.segment - 1):
+                continue
+            joined = self._segments.setdefault(middle.segment, earlier)
+            if joined is not earlier:
+                joined.merge(earlier)
         if place is None:
             return None
         segment = self._segments.setdefault(place.segment, _Segment(self._make(), now, now))

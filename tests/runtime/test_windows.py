@@ -78,6 +78,24 @@ def test_a_restored_posterior_goes_on():
     np.testing.assert_array_equal(found.moments["x"].pooled(), expected.moments["x"].pooled())
 
 
+@pytest.mark.parametrize(
+    ("end", "counted"),
+    [(44, [*range(17, 45)]), (60, [*range(33, 61)]), (100, [*range(50, 101)])],
+)
+def test_a_run_without_a_length_that_is_given_one_keeps_what_is_in_its_second_half(end, counted):
+    """After 40 updates its segments are 17 to 32 and 33 to 40, with middles at 24 and 36."""
+    early, late = posterior(windows.doubling(4)), posterior(windows.second_half())
+    for step in range(1, 41):
+        early.sample(event(step, 2**31 - 1))
+    late.load(early.save())
+    for step in range(41, end + 1):
+        late.sample(event(step, end))
+    rows = [np.random.default_rng(step).normal(3.0, 0.01, 2) for step in counted]
+    np.testing.assert_array_equal(late.gathered().traces()["x"][:, 0], rows)
+    mean, _ = late.gathered().moments["x"].pooled()
+    np.testing.assert_allclose(mean, np.mean(rows, axis=0), rtol=1e-6)
+
+
 def test_a_run_that_ends_in_its_burn_in_has_its_last_sample():
     early = posterior(windows.second_half())
     early.sample(event(10))
