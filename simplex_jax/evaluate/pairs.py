@@ -79,7 +79,9 @@ def upper_tail(statistic: float, table: np.ndarray) -> float:
         return float((values / (1 - 2 * at * values)).sum()) - statistic
 
     ends = [0.5 / values[0], 0.5 / values[-1]]
-    zeta = optimize.brentq(slope, *(end * (1 - 1e-9) for end in ends), xtol=1e-300)
+    # Near 0 rounding may lead it astray for more than the usual 100 iterations.
+    inside = (end * (1 - 1e-9) for end in ends)
+    zeta = optimize.brentq(slope, *inside, xtol=1e-300, maxiter=10_000)
     rest = 1 - 2 * zeta * values
     exponent = zeta * statistic + np.log(rest).sum() / 2
     w = np.copysign(np.sqrt(2 * max(exponent, 0.0)), zeta)
