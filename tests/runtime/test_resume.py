@@ -162,6 +162,20 @@ def test_early_stop_goes_on_counting(tmp_path):
     assert again(event(5.5))
 
 
+def test_empty_tuples_of_hooks_keep_their_places(tmp_path, fresh):
+    class Pairs(Mean):
+        def save(self):
+            return {"sum": ((), np.ones(2)), "steps": ()}
+
+    event = hooks.Event(1, 0, 1, 0.5, 0.0, fresh, (), {})
+    Saver(Store(tmp_path), {"pairs": Pairs()}, ABOUT).finish(event)
+    restored = Pairs()
+    Saver(Store(tmp_path), {"pairs": restored}, ABOUT).restore(fresh)
+    assert restored.steps == []
+    assert restored.sum[0] == []
+    assert restored.sum[1].tolist() == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("argument", "value"),
     [

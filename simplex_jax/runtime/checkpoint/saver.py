@@ -88,8 +88,17 @@ class Saver(Hook):
             self._save(event)
 
     def _save(self, event: Event) -> None:
-        hooks = {name: resumable.save() for name, resumable in self._resumables.items()}
+        hooks = {name: _lists(resumable.save()) for name, resumable in self._resumables.items()}
         length = {"first_step": event.first_step, "seconds": event.seconds}
         tree = {"state": self._whole(event.state), "hooks": hooks} | length
         self._store.save(event.step, tree, self._about)
         self._last, self._saved_step, self._chunk_ended = time.monotonic(), event.step, False
+
+
+def _lists(contents: PyTree) -> PyTree:
+    """Return contents with lists for tuples: an empty tuple has no leaves, and would be lost."""
+    if isinstance(contents, dict):
+        return {name: _lists(value) for name, value in contents.items()}
+    if isinstance(contents, list) or type(contents) is tuple:
+        return [_lists(value) for value in contents]
+    return contents
