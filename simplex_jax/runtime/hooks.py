@@ -92,13 +92,17 @@ def calls_of(callbacks: Sequence[Callback]) -> Calls:
     """Return the functions to call for callbacks, some of which may be a `Hook`.
 
     Raises:
-        TypeError: `callbacks` is a callback instead of a list, or a callback that is not a `Hook`
-            has a method of hooks, which would never be called.
+        TypeError: `callbacks` is a callback instead of a list; a callback is a class, or cannot be
+            called; or one that is not a `Hook` has a method of hooks, which would never be called.
     """
     if callable(callbacks):
         raise TypeError(f"hooks must be a list of callbacks; it is {callbacks!r}")
     callbacks = tuple(callbacks)
     for callback in callbacks:
+        if isinstance(callback, type):
+            raise TypeError(f"a hook is a class: give an instance of it, {callback.__name__}(...)")
+        if not callable(callback):
+            raise TypeError(f"a hook must be a callback; it is {callback!r}")
         for name in Calls._fields[1:]:
             if not isinstance(callback, Hook) and callable(getattr(callback, name, None)):
                 kind = type(callback).__name__

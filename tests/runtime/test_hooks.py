@@ -1,5 +1,7 @@
 """Hooks that serve several runs; what they do in one is tested with the driver."""
 
+import pytest
+
 from simplex_jax.runtime import hooks
 
 
@@ -25,3 +27,11 @@ def test_a_log_of_a_second_run_replaces_that_of_the_first(tmp_path):
             log(event(step, {}))
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ['{"step": 5', '{"step": 10']
+
+
+@pytest.mark.parametrize(
+    ("hook", "says"), [(hooks.Progress, r"an instance of it, Progress\(...\)"), (3, "it is 3")]
+)
+def test_what_is_no_hook_is_named(hook, says):
+    with pytest.raises(TypeError, match=says):
+        hooks.calls_of([print, hook])
