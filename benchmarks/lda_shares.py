@@ -2,17 +2,18 @@
 
     python benchmarks/lda_shares.py [--cases ap:50:0.1 ...] [--seeds 10] [--begin]
 
-A case is a corpus, a number of topics and an alpha. Topics are learned in 25 passes over at most
+A case is a corpus, a number of topics and an alpha. Topics are learned in `--passes` over at most
 10,000 documents, and passed to `models.topics.proportions`. The shares of `--documents` documents
 under several seeds are compared with their means over four long runs; times are those of up to
-`--timed` documents. `--begin` also compares two ways to start a document's labels: from none, each
-drawn given those before it, and by `engine.sweeps` from `None`. Needs the folder ../shared with
-`peers/` and `data/`.
+`--timed` documents, for each of `--share-errors`. `--begin` also compares two ways to start a
+document's labels: from none, each drawn given those before it, and by `engine.sweeps` from `None`.
+Needs the folder ../shared with `peers/` and `data/`.
 """
 
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from lda_recorder import SHARED
 from simplex_jax.corpus import device
 from simplex_jax.models import lda
 from simplex_jax.models.topics import engine, local
+from simplex_jax.models.topics.options import SHARE_ERROR
 
 CASES = ["ap:50:0.1", "ap:50:0.02", "news20:100:0.05", "wikipedia:500:0.1"]
 CHAINS, AFTER = 48, (3, 6, 9, 12)
@@ -36,6 +38,8 @@ CHAINS, AFTER = 48, (3, 6, 9, 12)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", nargs="+", default=CASES)
+    parser.add_argument("--passes", type=int, default=25)
+    parser.add_argument("--share-errors", type=float, nargs="+", default=[SHARE_ERROR])
     parser.add_argument("--documents", type=int, default=400)
     parser.add_argument("--timed", type=int, default=4_000)
     parser.add_argument("--seeds", type=int, default=10)
@@ -49,12 +53,20 @@ def main() -> None:
         name, topics, alpha = case.split(":")
         train = load(name, options.peers, options.data, quick=False).train
         fitted = lda.fit(
-            train[:10_000], int(topics), alpha=float(alpha), passes=25, seed=0, chains=1, holdout=0
+            train[:10_000],
+            int(topics),
+            alpha=float(alpha),
+            passes=options.passes,
+            seed=0,
+            chains=1,
+            holdout=0,
         )
         task = fitted.mean, fitted.alpha
         judged, timed = train[: options.documents], train[: options.timed]
         row = {"corpus": name, "topics": int(topics), "alpha": float(alpha)}
-        row |= precision(*task, judged, options.seeds) | duration(*task, timed)
+        row |= {"passes": options.passes, "documents": timed.shape[0]}
+        row |= precision(*task, judged, options.seeds)
+        row |= duration(*task, timed, options.share_errors)
         if options.begin:
             row |= beginnings(*task, judged)
         print(json.dumps(row), flush=True)
@@ -84,13 +96,17 @@ def precision(
     }
 
 
-def duration(topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array) -> dict[str, float]:
+def duration(
+    topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array, share_errors: Sequence[float]
+) -> dict[str, float]:
     """Return the processor seconds of the shares of documents, after compilation."""
-    lda.transform(topics, alpha, counts, seed=1)
-    begun = time.process_time()
-    lda.transform(topics, alpha, counts, seed=2)
-    spent = time.process_time() - begun
-    return {"documents": counts.shape[0], "processor seconds": round(spent, 2)}
+    spent = {}
+    for share_error in share_errors:
+        lda.transform(topics, alpha, counts, seed=1, share_error=share_error)
+        begun = time.process_time()
+        lda.transform(topics, alpha, counts, seed=2, share_error=share_error)
+        spent[f"processor seconds, {share_error:g}"] = round(time.process_time() - begun, 2)
+    return spent
 
 
 def beginnings(topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array) -> dict[str, float]:
