@@ -61,13 +61,29 @@ Kernel kernel_for(Kind kind, int64_t width) {
   }
 }
 
-// Running sums of alpha * weights over the rows of each word, and bounds of the weights.
-void prepare(ffi::ThreadPool& pool, const Task& task, float* priors, uint8_t* bounds) {
+// Which words the documents have; empty, for all words, if there are so many tokens that few words
+// would be absent.
+std::vector<uint8_t> words_of(const Task& task, int64_t total) {
+  constexpr int64_t kTokens = 8;  // a word, most of them in copies of a document
+  std::vector<uint8_t> present;
+  if (total >= kTokens * task.num_words) return present;
+  present.resize(task.num_words);
+  for (int64_t d = 0; d < task.num_documents; ++d) {
+    const int32_t* tokens = task.tokens + task.starts[d];
+    for (int64_t i = 0; i < task.lengths[d]; ++i) present[tokens[i]] = 1;
+  }
+  return present;
+}
+
+// Running sums of alpha * weights over the rows of each word present, and bounds of the weights.
+void prepare(ffi::ThreadPool& pool, const Task& task, const std::vector<uint8_t>& present,
+             float* priors, uint8_t* bounds) {
   std::atomic<int64_t> next{0};
   together(pool, threads_for(pool, task.num_words * task.num_topics), [&] {
     constexpr int64_t kBlock = 64;
     for (int64_t v; (v = next.fetch_add(kBlock, std::memory_order_relaxed)) < task.num_words;) {
       for (int64_t w = v; w < std::min(v + kBlock, task.num_words); ++w) {
+        if (!present.empty() && !present[w]) continue;
         const float* weights = task.weights + w * task.rows * kLanes;
         uint8_t* bound = bounds + w * task.rows * kLanes;
         for (int64_t k = 0; k < task.rows * kLanes; ++k) bound[k] = bound_of(weights[k]);
@@ -83,11 +99,13 @@ void prepare(ffi::ThreadPool& pool, const Task& task, float* priors, uint8_t* bo
   });
 }
 
-// Levels of the weights.
-void prepare(ffi::ThreadPool& pool, const Task& task, int16_t* levels) {
+// Levels of the weights of each word present.
+void prepare(ffi::ThreadPool& pool, const Task& task, const std::vector<uint8_t>& present,
+             int16_t* levels) {
   std::atomic<int64_t> next{0};
   together(pool, threads_for(pool, task.num_words * task.num_topics), [&] {
     for (int64_t v; (v = next.fetch_add(1, std::memory_order_relaxed)) < task.num_words;) {
+      if (!present.empty() && !present[v]) continue;
       const float* weights = task.weights + v * task.rows * kLanes;
       int16_t* row = levels + v * task.groups * kGroup;
       std::transform(weights, weights + task.num_topics, row, level_of);
@@ -162,7 +180,8 @@ int64_t claim_for(int64_t documents, int64_t threads) {
 }
 
 // Sweeps by one kernel, after its tables.
-void run(ffi::ThreadPool& pool, int64_t threads, Task task, Kind kind, int64_t width) {
+void run(ffi::ThreadPool& pool, int64_t threads, Task task, int64_t total, Kind kind,
+         int64_t width) {
   std::atomic<int64_t> taken{0};
   task.taken = &taken;
   std::unique_ptr<float[]> priors;
@@ -173,11 +192,11 @@ void run(ffi::ThreadPool& pool, int64_t threads, Task task, Kind kind, int64_t w
     task.priors = priors.get();
     bounds.reset(new uint8_t[task.num_words * task.rows * kLanes]);
     task.bounds = bounds.get();
-    prepare(pool, task, priors.get(), bounds.get());
+    prepare(pool, task, words_of(task, total), priors.get(), bounds.get());
   } else if (kind == kInteger) {
     levels.reset(new int16_t[task.num_words * task.groups * kGroup]);
     task.levels = levels.get();
-    prepare(pool, task, levels.get());
+    prepare(pool, task, words_of(task, total), levels.get());
   }
   const Kernel kernel = kernel_for(kind, width);
   together(pool, threads, [&] { kernel(task); });
@@ -240,9 +259,9 @@ ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<f
     Task rest = task;
     task.longest = longest_scaled(task);
     rest.shortest = task.longest + 1;
-    run(pool, threads, rest, kind_of_long(task.num_topics), width);
+    run(pool, threads, rest, total, kind_of_long(task.num_topics), width);
   }
-  run(pool, threads, task, chosen, width);
+  run(pool, threads, task, total, chosen, width);
   return ffi::Error::Success();
 }
 
