@@ -212,7 +212,7 @@ def _lay_out(topics: jax.Array, engine: str) -> jax.Array:
 
 @jax.jit
 def _columns(array: jax.Array, places: jax.Array) -> jax.Array:
-    return array[..., places]
+    return array[:, places]
 
 
 def _average(
@@ -226,9 +226,9 @@ def _average(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean proportions [B, K] and their errors [B], from at most `most` sweeps per chain.
 
-    `means` and `errors` are by document; `rows`, `waiting` and the last axis of `totals` are by
+    `means` and `errors` are by document; `rows`, `waiting` and the middle axis of `totals` are by
     slot, and the number of slots shrinks. If `waiting`, the slot sweeps document `rows`, and
-    `totals` [K, chains, slots] holds its `done` sweeps; other slots are idle. Labels are by chain
+    `totals` [K, slots, chains] holds its `done` sweeps; other slots are idle. Labels are by chain
     and token, and do not shrink.
     """
     concentrations = np.asarray(alpha, np.float32)
@@ -237,7 +237,7 @@ def _average(
     rows, waiting = np.arange(len(lengths)), lengths > 0
     documents = documents._replace(tokens=jnp.tile(documents.tokens, CHAINS))
     active, labels = _in_chains(documents, rows, waiting), None
-    totals = jnp.zeros((num_topics, CHAINS, len(rows)), jnp.float32)
+    totals = jnp.zeros((num_topics, len(rows), CHAINS), jnp.float32)
     done = 0
     while waiting.any():
         # Extend by about half, in calls of a fixed number of sweeps, since each number compiles.
@@ -277,17 +277,19 @@ def _average(
 def _in_chains(documents: Documents, rows: np.ndarray, waiting: np.ndarray) -> Documents:
     """Return the documents in `rows` once for each chain, each with its own numbers and places.
 
-    Their tokens are already repeated for each chain. If not `waiting`, the length is 0.
+    Their tokens are already repeated for each chain. If not `waiting`, the length is 0. The copies
+    of a document follow each other, so that native code sweeps them together, word by word, with
+    the topics of the word in its cache.
     """
     tokens, *by_document = documents
     starts, lengths, ids = (np.asarray(array)[rows] for array in by_document)
     room = len(tokens) // CHAINS
-    chain = np.arange(CHAINS)[:, None]
-    numbers = _mix((ids.astype(np.uint64) << np.uint64(8)) | chain.astype(np.uint64))
+    chain = np.arange(CHAINS)
+    numbers = _mix((ids[:, None].astype(np.uint64) << np.uint64(8)) | chain.astype(np.uint64))
     return Documents(
         tokens,
-        jnp.asarray((starts + room * chain).astype(np.int32).ravel()),
-        jnp.asarray(np.tile(np.where(waiting, lengths, 0), CHAINS)),
+        jnp.asarray((starts[:, None] + room * chain).astype(np.int32).ravel()),
+        jnp.asarray(np.repeat(np.where(waiting, lengths, 0), CHAINS)),
         jnp.asarray((numbers >> np.uint64(32)).astype(np.uint32).ravel()),
     )
 
@@ -299,7 +301,7 @@ def _pooled(totals: jax.Array, sweeps: jax.Array) -> tuple[jax.Array, jax.Array]
     The variance is estimated from the independent chains, for the topic where it is largest. Chains
     are added in turn, for bitwise equal results in arrays of any size.
     """
-    chains = [totals[:, chain] for chain in range(CHAINS)]
+    chains = [totals[..., chain] for chain in range(CHAINS)]
     total = functools.reduce(jnp.add, chains)
     mean = total / CHAINS
     squares = functools.reduce(jnp.add, [(chain - mean) ** 2 for chain in chains])
