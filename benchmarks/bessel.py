@@ -26,7 +26,7 @@ from simplex_jax.geometry import bessel
 
 def candidates(order: np.ndarray, x: np.ndarray) -> dict[str, Callable]:
     """Return name -> function without arguments; names end in what it computes."""
-    found = {}
+    result = {}
     for dtype in (np.float32, np.float64):
         a, b = jnp.asarray(order, dtype), jnp.asarray(x, dtype)
         half = a[0]
@@ -37,8 +37,8 @@ def candidates(order: np.ndarray, x: np.ndarray) -> dict[str, Callable]:
             "ratio": jax.jit(bessel.ratio),
         }
         for what, function in own.items():
-            found[f"simplex_jax {name} {what}"] = lambda f=function, a=a, b=b: f(a, b)
-        found[f"simplex_jax {name} log I, one order"] = lambda f=own["log I"], a=half, b=b: f(a, b)
+            result[f"simplex_jax {name} {what}"] = lambda f=function, a=a, b=b: f(a, b)
+        result[f"simplex_jax {name} log I, one order"] = lambda f=own["log I"], a=half, b=b: f(a, b)
         try:
             from tensorflow_probability.substrates.jax import math
         except ImportError:
@@ -46,12 +46,12 @@ def candidates(order: np.ndarray, x: np.ndarray) -> dict[str, Callable]:
         ive = jax.jit(lambda a, b: math.log_bessel_ive(a, b) + b)
         slope = jax.jit(jax.grad(lambda a, b: (math.log_bessel_ive(a, b) + b).sum(), 1))
         rate = jax.jit(math.bessel_iv_ratio)
-        found[f"TFP {name} log I"] = lambda f=ive, a=a, b=b: f(a, b)
-        found[f"TFP {name} log I, gradient"] = lambda f=slope, a=a, b=b: f(a, b)
+        result[f"TFP {name} log I"] = lambda f=ive, a=a, b=b: f(a, b)
+        result[f"TFP {name} log I, gradient"] = lambda f=slope, a=a, b=b: f(a, b)
         # TFP's ratio is I_nu / I_{nu - 1}.
-        found[f"TFP {name} ratio"] = lambda f=rate, a=a, b=b: f(a + 1, b)
-    found["SciPy float64 log I"] = lambda: np.log(special.ive(order, x)) + x
-    return found
+        result[f"TFP {name} ratio"] = lambda f=rate, a=a, b=b: f(a + 1, b)
+    result["SciPy float64 log I"] = lambda: np.log(special.ive(order, x)) + x
+    return result
 
 
 def measure(functions: dict[str, Callable], size: int, repeats: int) -> dict[str, dict]:

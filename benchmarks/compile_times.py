@@ -154,16 +154,16 @@ def measure(program: Program) -> dict[str, float]:
 @contextlib.contextmanager
 def compiled() -> Iterator[list[int]]:
     """Collect the instruction counts of all programs compiled within the block."""
-    found: list[int] = []
+    result: list[int] = []
     with tempfile.TemporaryDirectory() as place:
         jax.config.update("jax_dump_ir_to", place)
         try:
-            yield found
+            yield result
         finally:
             jax.config.update("jax_dump_ir_to", "")
         for path in Path(place).iterdir():
             lines = path.read_text().splitlines()  # some are source locations
-            found.append(sum(line.count(" = ") for line in lines if not line.startswith("#")))
+            result.append(sum(line.count(" = ") for line in lines if not line.startswith("#")))
 
 
 def calls(fit: Callable[[], Any]) -> dict[str, float]:
@@ -171,10 +171,10 @@ def calls(fit: Callable[[], Any]) -> dict[str, float]:
     jax.clear_caches()
     times, programs = [time.process_time()], []
     for _ in range(2):
-        with compiled() as found:
+        with compiled() as result:
             fit()
         times.append(time.process_time())
-        programs.append(found)
+        programs.append(result)
     first, second = np.diff(times)
     size, again = sum(programs[0]), len(programs[1])
     return {
@@ -196,19 +196,19 @@ def main() -> None:
     )
     for name, make in UPDATES.items():
         if given.only in name:
-            found = measure(make())
-            rows.append({"program": name, **found})
-            seconds = " | ".join(f"{found[part]:.2f}" for part in ("trace", "lower", "compile"))
-            print(f"| {name} | {seconds} | {found['instructions']:,} | {found['kernels']} |")
+            result = measure(make())
+            rows.append({"program": name, **result})
+            seconds = " | ".join(f"{result[part]:.2f}" for part in ("trace", "lower", "compile"))
+            print(f"| {name} | {seconds} | {result['instructions']:,} | {result['kernels']} |")
             sys.stdout.flush()
     print("\n| fit | first call less the second | programs | instructions | compiled again |")
     print("|---|---|---|---|---|")
     for name, fit in FITS.items():
         if given.only in name:
-            found = calls(fit)
-            rows.append({"program": name, **found})
-            numbers = f"{found['programs']} | {found['instructions']:,} | {found['again']}"
-            print(f"| {name} | {found['first call']:.1f} | {numbers} |", flush=True)
+            result = calls(fit)
+            rows.append({"program": name, **result})
+            numbers = f"{result['programs']} | {result['instructions']:,} | {result['again']}"
+            print(f"| {name} | {result['first call']:.1f} | {numbers} |", flush=True)
     if given.keep:
         kept.write(given.keep, rows)
 

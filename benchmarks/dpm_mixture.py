@@ -56,8 +56,8 @@ class Truth:
         word = np.empty(row.size, np.int64)
         for k in range(CLUSTERS):
             mine = cluster[row] == k
-            found = np.searchsorted(sums[k], self.rng.random(mine.sum()))
-            word[mine] = np.minimum(found, sums.shape[1] - 1)
+            result = np.searchsorted(sums[k], self.rng.random(mine.sum()))
+            word[mine] = np.minimum(result, sums.shape[1] - 1)
         ones = np.ones(row.size, np.int64)
         return sp.coo_array((ones, (row, word)), (size, sums.shape[1])).tocsr()
 
@@ -124,15 +124,15 @@ def main() -> None:
     truth = Truth(args.categories)
     held_out = truth.draw(HELD_OUT)
     print(f"held-out log predictive of the truth: {truth.log_predictive(held_out):.4f}")
-    found = []
+    result = []
     for size in args.rows:
         counts = truth.draw(size)
         for name, case in CASES.items():
             record = {"rows": size, "case": name} | passes_of(counts, held_out, case, args.passes)
             print(json.dumps(record), flush=True)
-            found.append(record)
+            result.append(record)
     if args.keep:
-        kept.write(args.keep, found, device=jax.devices()[0].device_kind)
+        kept.write(args.keep, result, device=jax.devices()[0].device_kind)
 
 
 if __name__ == "__main__":

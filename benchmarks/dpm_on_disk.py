@@ -38,9 +38,9 @@ def write(path: Path, rows: int, columns: int) -> None:
 def own_memory() -> int:
     """Return the bytes of memory that no file backs."""
     status = Path("/proc/self/status").read_text()
-    found = re.search(r"RssAnon:\s+(\d+)", status)
-    assert found is not None
-    return 1024 * int(found[1])
+    result = re.search(r"RssAnon:\s+(\d+)", status)
+    assert result is not None
+    return 1024 * int(result[1])
 
 
 def main() -> None:

@@ -81,9 +81,9 @@ def ours(passes: int, batches: int = 1, scales: Sequence[float] = (1.0,), **opti
         clock = Clock()
         chosen = {"alpha": 1.0, "keep_samples": 50, "batch_size": -(-size // batches)} | options
         fitted = dpm.fit(train, family, passes=passes, seed=seed, hooks=[clock], **chosen)
-        found = dpm.assign(fitted.clusters.samples, family, heldout)
+        result = dpm.assign(fitted.clusters.samples, family, heldout)
         occupied = sum(number * p for number, p in fitted.occupied.items())
-        return Score({"predictive": float(found.log_predictive.mean())}, clock.seconds, occupied)
+        return Score({"predictive": float(result.log_predictive.mean())}, clock.seconds, occupied)
 
     return fit
 

@@ -64,7 +64,7 @@ def measure(counts: sp.csr_array, start: str, updates: int, seed: int) -> dict[i
         runs[proposals] = [kernel, stream, state, options, 0.0, []]
     for piece in range(updates // PIECE):
         for proposals in PROPOSALS:
-            kernel, stream, state, options, seconds, found = runs[proposals]
+            kernel, stream, state, options, seconds, actual = runs[proposals]
             began = time.perf_counter()
             key = jax.random.key(1000 + seed)
             state, _ = run(key, kernel, state, stream, PIECE, **options)
@@ -72,7 +72,7 @@ def measure(counts: sp.csr_array, start: str, updates: int, seed: int) -> dict[i
             seconds += time.perf_counter() - began
             clusters = int(dpm_mixture.occupied(state))
             now = float(predictive(family, state.position, heldout).mean())
-            found.append(((piece + 1) * PIECE, seconds, now, clusters))
+            actual.append(((piece + 1) * PIECE, seconds, now, clusters))
             runs[proposals][2], runs[proposals][4] = state, seconds
     return {proposals: np.array(runs[proposals][5]) for proposals in PROPOSALS}
 
@@ -80,22 +80,22 @@ def measure(counts: sp.csr_array, start: str, updates: int, seed: int) -> dict[i
 def show(start: str, results: list[dict[int, np.ndarray]]) -> None:
     """Print medians over the seeds."""
     # For each seed: the best final score of any candidate.
-    best = [max(found[-3:, 2].mean() for found in result.values()) for result in results]
+    best = [max(actual[-3:, 2].mean() for actual in result.values()) for result in results]
     print(f"\nstart: {start}; best end {np.median(best):.3f} nats a row")
     print(f"proposals  ms/update  short of it  clusters  updates, s to within {NEAR}")
     for proposals in PROPOSALS:
-        found = np.stack([result[proposals] for result in results])
-        pace = 1e3 * np.median(found[:, -1, 1] / found[:, -1, 0])
-        short = np.median(best - found[:, -3:, 2].mean(axis=1))
-        near = found[:, :, 2] > np.array(best)[:, None] - NEAR
+        actual = np.stack([result[proposals] for result in results])
+        pace = 1e3 * np.median(actual[:, -1, 1] / actual[:, -1, 0])
+        short = np.median(best - actual[:, -3:, 2].mean(axis=1))
+        near = actual[:, :, 2] > np.array(best)[:, None] - NEAR
         first = [
             f[np.argmax(n), :2] if n.any() else [np.inf] * 2
-            for f, n in zip(found, near, strict=True)
+            for f, n in zip(actual, near, strict=True)
         ]
         updates, seconds = np.median(first, axis=0)
         print(
-            f"{proposals:9d}  {pace:9.1f}  {short:11.3f}  {np.median(found[:, -1, 3]):8.0f}  "
-            f"{updates:.0f}, {seconds:.1f} ({near.any(axis=1).sum()} of {len(found)} seeds)"
+            f"{proposals:9d}  {pace:9.1f}  {short:11.3f}  {np.median(actual[:, -1, 3]):8.0f}  "
+            f"{updates:.0f}, {seconds:.1f} ({near.any(axis=1).sum()} of {len(actual)} seeds)"
         )
 
 

@@ -95,7 +95,7 @@ def candidates(log_theta: np.ndarray, shapes: np.ndarray, steps: np.ndarray) -> 
     log_dirichlet = jax.jit(lambda key: draws.log_dirichlet(key, a))
     jax_loggamma = jax.jit(lambda key: jax.random.loggamma(key, a))
     jax_poisson = jax.jit(lambda key: jax.random.poisson(key, rate))
-    found = {
+    result = {
         "cir": lambda seed: cir(threefry(seed)),
         "cir, rbg key": lambda seed: cir(rbg(seed)),
         "cir, called by itself": lambda seed: draws.cir(threefry(seed), lt, a, h),
@@ -116,10 +116,10 @@ def candidates(log_theta: np.ndarray, shapes: np.ndarray, steps: np.ndarray) -> 
     }
     try:
         jax.eval_shape(approximate, threefry(0))
-        found["jax approximate (not exact)"] = lambda seed: approximate(threefry(seed))
+        result["jax approximate (not exact)"] = lambda seed: approximate(threefry(seed))
     except TypeError:
         pass  # jax before 0.12 has no approximate methods
-    return found
+    return result
 
 
 def measure(functions: dict, size: int, repeats: int) -> dict[str, dict[str, float]]:

@@ -60,16 +60,16 @@ class Judge:
         self._log_p: list[np.ndarray] = []
         self._tokens = np.zeros(0)
 
-    def add(self, found: Topics) -> None:
+    def add(self, result: Topics) -> None:
         """Predict from topics, padded so that few sizes are compiled."""
-        more = -len(found.alpha) % 64
-        table = np.pad(found.topics, ((0, more), (0, 0)))
+        more = -len(result.alpha) % 64
+        table = np.pad(result.topics, ((0, more), (0, 0)))
         table = jnp.maximum(jnp.asarray(table, jnp.float32), jnp.finfo(jnp.float32).tiny)
-        alpha = jnp.asarray(np.pad(found.alpha, (0, more)), jnp.float32)
+        alpha = jnp.asarray(np.pad(result.alpha, (0, more)), jnp.float32)
         key = jax.random.fold_in(self._key, len(self._log_p))
         log_p = perplexity.log_predictive(key, jnp.log(table), alpha, self._completion)
         self._log_p.append(np.asarray(log_p, np.float64))
-        self._tokens = np.sort(np.asarray(found.tokens, float))[::-1]
+        self._tokens = np.sort(np.asarray(result.tokens, float))[::-1]
 
     def due(self, seconds: float, limit: float) -> bool:
         """Return whether topics are due after some seconds of a run of `limit`."""
@@ -167,8 +167,8 @@ def tomotopy(task: Task, start: int, given: argparse.Namespace, folder: Path) ->
         topics[:, places] = [model.get_topic_word_dist(k) for k in live]
         topics[:, places] *= (tokens + BETA * len(places))[:, None]
         topics /= topics.sum(axis=1, keepdims=True)
-        found = Topics(topics, model.alpha * tokens / tokens.sum(), tokens)
-        keep(folder, number, found, passes, seconds)
+        result = Topics(topics, model.alpha * tokens / tokens.sum(), tokens)
+        keep(folder, number, result, passes, seconds)
         number += 1
 
 
@@ -188,25 +188,25 @@ def gensim(task: Task, given: argparse.Namespace, folder: Path) -> None:
         seconds = time.perf_counter() - began
         alpha, topics = model.hdp_to_lda()
         # At first its token counts are those of a random start: use the weights instead.
-        found = Topics(topics, alpha, alpha / alpha.sum() * task.train.sum())
-        keep(folder, number, found, model.m_num_docs_processed / len(bags), seconds)
+        result = Topics(topics, alpha, alpha / alpha.sum() * task.train.sum())
+        keep(folder, number, result, model.m_num_docs_processed / len(bags), seconds)
         if seconds >= given.seconds:
             break
         model.max_chunks, model.max_time = None, given.seconds - seconds
         model.update(bags)
 
 
-def keep(folder: Path, number: int, found: Topics, passes: float, seconds: float) -> None:
+def keep(folder: Path, number: int, result: Topics, passes: float, seconds: float) -> None:
     """Write topics for `read`, and their times."""
     when = {"passes": passes, "training_seconds": seconds}
-    np.savez(folder / f"{number:03d}.npz", **found._asdict(), **when)
+    np.savez(folder / f"{number:03d}.npz", **result._asdict(), **when)
 
 
 def read(path: Path) -> tuple[Topics, dict[str, float]]:
     """Return what `keep` has written."""
     with np.load(path) as arrays:
-        found = Topics(*(arrays[name] for name in Topics._fields))
-        return found, {name: float(arrays[name]) for name in ("passes", "training_seconds")}
+        result = Topics(*(arrays[name] for name in Topics._fields))
+        return result, {name: float(arrays[name]) for name in ("passes", "training_seconds")}
 
 
 def peer(
@@ -226,8 +226,8 @@ def peer(
         for some in [files] if samples else [[file] for file in files]:
             judge, when = Judge(task, given.seed), {}
             for file in some:
-                found, when = read(file)
-                judge.add(found)
+                result, when = read(file)
+                judge.add(result)
             yield judge.figures() | when | wall
 
 

@@ -93,8 +93,8 @@ def errors(run: Path, path: Path, shares: np.ndarray) -> dict[str, float]:
         inside = labels[number, end - lengths[order[place]] : end]
         if inside[0] == TOPICS:  # not visited
             return np.nan
-        found = np.bincount(inside, minlength=TOPICS) / inside.size
-        return 0.5 * float(np.abs(found - shares[order[place] % ONCE]).sum())
+        result = np.bincount(inside, minlength=TOPICS) / inside.size
+        return 0.5 * float(np.abs(result - shares[order[place] % ONCE]).sum())
 
     return {name: float(np.nanmean([error(i) for i in group])) for name, group in groups.items()}
 

@@ -83,9 +83,9 @@ def measure(tokens: int, topics: int, words: int) -> dict[str, float]:
 
 def grow() -> dict[str, list]:
     """Measure every setting in its own process."""
-    found: dict[str, list] = {}
+    result: dict[str, list] = {}
     for name, values in GROWTH.items():
-        found[name] = []
+        result[name] = []
         for value in values:
             setting = BASE | {name: value}
             done = subprocess.run(
@@ -95,9 +95,9 @@ def grow() -> dict[str, list]:
                 check=True,
             )
             row = json.loads(done.stdout)
-            found[name].append(row)
+            result[name].append(row)
             print(name, json.dumps(row), flush=True)
-    return found
+    return result
 
 
 def slope(rows: list, name: str) -> float:
@@ -107,14 +107,14 @@ def slope(rows: list, name: str) -> float:
     return float(np.polyfit(x, y, 1)[0])
 
 
-def picture(found: dict[str, list], path: Path) -> None:
+def picture(result: dict[str, list], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(found), figsize=(11, 3.4), sharey=True)
-    for axis, (name, rows) in zip(axes, found.items(), strict=True):
+    figure, axes = plt.subplots(1, len(result), figsize=(11, 3.4), sharey=True)
+    for axis, (name, rows) in zip(axes, result.items(), strict=True):
         axis.loglog([row[name] for row in rows], [row["seconds"] for row in rows], "o-")
         others = ", ".join(f"{key} {value:,}" for key, value in BASE.items() if key != name)
         axis.set_title(f"slope {slope(rows, name):.2f} ({others})", fontsize=8)
@@ -189,8 +189,8 @@ def observed(
 def resident(process: int, kind: str) -> float:
     """Return the resident GiB of a process, private ("Anon") or of files ("File")."""
     status = Path(f"/proc/{process}/status").read_text()
-    found = re.search(rf"Rss{kind}:\s+(\d+)", status)  # no match once it has ended
-    return int(found.group(1)) / 2**20 if found else 0.0
+    result = re.search(rf"Rss{kind}:\s+(\d+)", status)  # no match once it has ended
+    return int(result.group(1)) / 2**20 if result else 0.0
 
 
 def main() -> None:

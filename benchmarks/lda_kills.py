@@ -99,14 +99,14 @@ def kill(arguments: list[str], run: Path, place: Path, rng: random.Random) -> di
 
 def results(run: Path) -> list[object]:
     """Return what two runs must share: arrays of files, and the perplexities."""
-    found: list[object] = [(run / "topics.npz").read_bytes()]
+    result: list[object] = [(run / "topics.npz").read_bytes()]
     parts = sorted((run / "doc_topics").glob("*")) or [run / "doc_topics.npz"]
-    found += [
+    result += [
         np.concatenate([np.load(part)[name] for part in parts]).tobytes()
         for name in ("proportions", "error")
     ]
     lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [*found, {line["step"]: line["perplexity"] for line in lines}]
+    return [*result, {line["step"]: line["perplexity"] for line in lines}]
 
 
 def main() -> None:

@@ -247,8 +247,8 @@ def main() -> None:
         job = train, options.topics, options.passes
         for prior in options.priors or ():
             alpha, beta = map(float, prior.split(","))
-            found = of_prior(*job, options.seeds, alpha, beta)
-            keep(corpus=name, alpha=alpha, beta=beta, **found)
+            result = of_prior(*job, options.seeds, alpha, beta)
+            keep(corpus=name, alpha=alpha, beta=beta, **result)
         if options.gradient:
             keep(corpus=name, **of_gradient(*job))
         if options.priors or options.gradient:

@@ -80,9 +80,9 @@ def main() -> None:
         for topics in options.topics:
             rates: dict[int, list[float]] = {number: [] for number in (1, *options.processes)}
             for _ in range(options.repeats):
-                for processes, found in rates.items():
-                    found.append(rate(path, topics, options.passes, processes, Path(folder)))
-            medians = {processes: float(np.median(found)) for processes, found in rates.items()}
+                for processes, result in rates.items():
+                    result.append(rate(path, topics, options.passes, processes, Path(folder)))
+            medians = {processes: float(np.median(result)) for processes, result in rates.items()}
             corpus = {"topics": topics, "tokens": options.tokens, "words": options.words}
             for processes, median in medians.items():
                 speed = {"tokens_per_second": median, "share": median / medians[1]}

@@ -53,14 +53,14 @@ def judged(tool: str, task: Task, seed: int, given: argparse.Namespace) -> dict[
         completion = evaluate([file], alpha)
         topics = np.load(file).astype(np.float64)
     documents = task.observed + task.target
-    found = lda.left_to_right(
+    result = lda.left_to_right(
         topics / topics.sum(axis=1, keepdims=True),
         alpha,
         documents,
         particles=given.particles,
         seed=seed,
     )
-    value, error = found.perplexity(documents.sum(axis=1))
+    value, error = result.perplexity(documents.sum(axis=1))
     return {"completion": completion, "left to right": value, "error": error}
 
 

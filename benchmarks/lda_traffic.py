@@ -77,7 +77,7 @@ def compiled(topics: int, words: int, *, learn: tuple[str, ...]) -> jax.stages.C
     return jax.jit(update).lower(jax.random.key(2), state, batch).compile()
 
 
-def found(program: jax.stages.Compiled) -> dict[str, int]:
+def result(program: jax.stages.Compiled) -> dict[str, int]:
     """The same as `predicted`, from the operations of a program."""
     total = dict.fromkeys(KINDS, 0)
     for shapes, operation in _OPERATION.findall(program.as_text()):
@@ -136,7 +136,7 @@ def main() -> None:
         expected = predicted(options.topics, options.words, devices, learn=learn)
         program = compiled(options.topics, options.words, learn=learn)
         record = {"devices": devices, "learn": learn, "predicted": expected}
-        record |= {"compiled": found(program), "sent": sent(found(program), devices)}
+        record |= {"compiled": result(program), "sent": sent(result(program), devices)}
         needed = memory(program) / (options.topics * options.words)
         print(json.dumps(record | {"memory": round(needed, 2)}))
 

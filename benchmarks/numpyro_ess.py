@@ -75,12 +75,12 @@ def compare(example: Example, warmup: int, seconds: float, chunk: int) -> tuple[
 
 def rivals(example: Example) -> dict[str, Any]:
     """Return the rivals: NUTS, and NUTS in other coordinates of the simplex."""
-    found = {"NUTS": example.rival}
+    result = {"NUTS": example.rival}
     if isinstance(example.rival, NUTS) and has_dirichlet(example.model, example.args):
         for name, coordinates in COORDINATES.items():
             rewritten = partial(in_coordinates, coordinates=coordinates)
-            found[f"NUTS, {name}"] = example.rival.wrap_model(rewritten)
-    return found
+            result[f"NUTS, {name}"] = example.rival.wrap_model(rewritten)
+    return result
 
 
 def in_scores(example: Example) -> NUTS:
@@ -183,7 +183,7 @@ def step_costs(rows: Sequence[int], batch: int = 100, repeats: int = 7) -> dict[
 
     The median of some repeats, in which numbers of rows alternate.
     """
-    found = {}
+    result = {}
     for name in ON_MINIBATCHES:
         runs = [on_minibatches(name, size, batch) for size in rows]
         for run, given in runs:
@@ -194,8 +194,8 @@ def step_costs(rows: Sequence[int], batch: int = 100, repeats: int = 7) -> dict[
                 start = time.process_time()
                 jax.block_until_ready(run(*given))
                 times[repeat, place] = time.process_time() - start
-        found[name] = list(np.median(times, axis=0) / STEPS * 1e6)
-    return found
+        result[name] = list(np.median(times, axis=0) / STEPS * 1e6)
+    return result
 
 
 def main() -> None:

@@ -37,7 +37,7 @@ def candidates(p: int, k: float, size: int) -> dict[str, Callable]:
     mean = jnp.asarray(mean / np.linalg.norm(mean))
     concentration = jnp.float32(k)
     normal = jax.jit(lambda key: jax.random.normal(key, (size, p)))
-    found = {
+    result = {
         "simplex_jax": lambda seed: draws.von_mises_fisher(
             jax.random.key(seed), mean, concentration, (size,)
         ),
@@ -47,14 +47,14 @@ def candidates(p: int, k: float, size: int) -> dict[str, Callable]:
         from tensorflow_probability.substrates.jax import distributions as tfd
 
         peer = jax.jit(lambda key: tfd.VonMisesFisher(mean, concentration).sample(size, seed=key))
-        found["TFP"] = lambda seed: peer(jax.random.key(seed))
+        result["TFP"] = lambda seed: peer(jax.random.key(seed))
     except ImportError:
         pass
     if p <= MOST_FOR_SCIPY:  # it forms a rotation matrix, by a QR decomposition, at each call
         unit = np.asarray(mean, np.float64)
         law = stats.vonmises_fisher(unit / np.linalg.norm(unit), k)
-        found["SciPy"] = lambda seed: law.rvs(size, random_state=seed)
-    return found
+        result["SciPy"] = lambda seed: law.rvs(size, random_state=seed)
+    return result
 
 
 def densities(p: int, k: float, x: np.ndarray) -> dict[str, float]:
@@ -64,20 +64,20 @@ def densities(p: int, k: float, x: np.ndarray) -> dict[str, float]:
     with jax.enable_x64(True):
         arguments = (np.asarray(array, np.float64) for array in (x, mean, k))
         exact = np.asarray(vmf.log_density(*arguments))
-    found = {"simplex_jax": np.asarray(vmf.log_density(x, mean, np.float32(k)))}
+    result = {"simplex_jax": np.asarray(vmf.log_density(x, mean, np.float32(k)))}
     try:
         from tensorflow_probability.substrates.jax import distributions as tfd
 
         law = tfd.VonMisesFisher(jnp.asarray(mean), jnp.float32(k))
-        found["TFP"] = np.asarray(law.log_prob(x))
+        result["TFP"] = np.asarray(law.log_prob(x))
     except ImportError:
         pass
     if p <= MOST_FOR_SCIPY:
         unit = x.astype(np.float64) / np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True)
         centre = mean.astype(np.float64) / np.linalg.norm(mean.astype(np.float64))
         with np.errstate(all="ignore"):
-            found["SciPy"] = stats.vonmises_fisher(centre, k).logpdf(unit)
-    return {name: float(np.max(np.abs(value - exact))) for name, value in found.items()}
+            result["SciPy"] = stats.vonmises_fisher(centre, k).logpdf(unit)
+    return {name: float(np.max(np.abs(value - exact))) for name, value in result.items()}
 
 
 def main() -> None:

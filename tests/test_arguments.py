@@ -14,9 +14,9 @@ LARGE = 5_000_000_000  # modulo 2^32, as an int32 has it: 705,032,704
     ids=str,
 )
 def test_whole_numbers_beyond_32_bits_are_what_they_are(value):
-    found = arguments.as_float("alpha", value)
-    assert np.issubdtype(found.dtype, np.floating)
-    np.testing.assert_allclose(found, np.asarray(value, float))
+    result = arguments.as_float("alpha", value)
+    assert np.issubdtype(result.dtype, np.floating)
+    np.testing.assert_allclose(result, np.asarray(value, float))
 
 
 @pytest.mark.parametrize("value", [10**400, [10**30, 1], [[2**40], [1]]], ids=["a", "b", "c"])

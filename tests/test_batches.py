@@ -30,15 +30,15 @@ def test_shuffled_visits_every_datum_in_an_epoch_and_none_twice_in_a_batch(
     per_epoch = -(-size // batch_size)
     orders = set()
     for epoch in range(4):
-        found = take(stream, key, range(epoch * per_epoch, (epoch + 1) * per_epoch))
-        assert set(found.ravel().tolist()) == set(range(size))
-        for batch in found:
+        result = take(stream, key, range(epoch * per_epoch, (epoch + 1) * per_epoch))
+        assert set(result.ravel().tolist()) == set(range(size))
+        for batch in result:
             assert len(set(batch.tolist())) == batch_size
-        counts = np.bincount(found.ravel(), minlength=size)
+        counts = np.bincount(result.ravel(), minlength=size)
         assert counts.min() >= 1
         assert counts.max() <= 2
         assert (counts == 2).sum() == per_epoch * batch_size - size
-        orders.add(found.tobytes())
+        orders.add(result.tobytes())
     assert size < 6 or len(orders) == 4
 
 
@@ -109,21 +109,21 @@ def test_all_orders_of_a_small_set_are_equally_likely(size, getkey):
 
 @pytest.mark.parametrize("size", slow_but([11, 100, 1000], 11, 100))
 def test_single_and_pairs_of_images_are_uniform(size, getkey):
-    found = images(getkey(), size, 100_000 if size < 1000 else 20_000)
-    coarse = np.minimum(found * 10 // size, 9)
+    result = images(getkey(), size, 100_000 if size < 1000 else 20_000)
+    coarse = np.minimum(result * 10 // size, 9)
     tenth = np.bincount(np.minimum(np.arange(size) * 10 // size, 9), minlength=10)
     p_values = {}
     for first, second in [(0, 1), (0, size - 1), (size // 2, size // 2 + 1), (1, size // 3)]:
-        p_values["single", first] = uniform_p(found[:, first], size)
+        p_values["single", first] = uniform_p(result[:, first], size)
         pair = coarse[:, first] * 10 + coarse[:, second]
         expected = (np.outer(tenth, tenth) - np.diag(tenth)).ravel() / (size * (size - 1))
         observed = np.bincount(pair, minlength=100)
         p_values["pair", first, second] = checks.chi_square(observed, expected)
         p_values["order", first, second] = uniform_p(
-            (found[:, first] < found[:, second]).astype(int), 2
+            (result[:, first] < result[:, second]).astype(int), 2
         )
     # Odd and even permutations of neighbours: steps between images.
-    steps = (found[:, 1] - found[:, 0]) % size
+    steps = (result[:, 1] - result[:, 0]) % size
     p_values["difference"] = uniform_p(steps - 1, size - 1)
     assert not checks.family(p_values)
 
@@ -131,24 +131,24 @@ def test_single_and_pairs_of_images_are_uniform(size, getkey):
 def test_the_uniformity_check_sees_a_rotation(seed):
     """A cyclic shift maps every single index uniformly, yet its pairs give it away."""
     rng = np.random.default_rng(seed)
-    found = (np.arange(100) + rng.integers(100, size=(20_000, 1))) % 100
-    assert uniform_p(found[:, 0], 100) > 1e-6
-    assert uniform_p((found[:, 1] - found[:, 0]) % 100 - 1, 99) == 0
+    result = (np.arange(100) + rng.integers(100, size=(20_000, 1))) % 100
+    assert uniform_p(result[:, 0], 100) > 1e-6
+    assert uniform_p((result[:, 1] - result[:, 0]) % 100 - 1, 99) == 0
 
 
 def test_uniform_includes_every_datum_equally(getkey):
     key = getkey()
     for replace in (True, False):
         stream = jax.jit(jax.vmap(batches.uniform(jnp.arange(9), 4, replace), in_axes=(None, 0)))
-        found = np.asarray(stream(key, jnp.arange(20_000)))
-        repeats = np.array([len(set(row)) < 4 for row in found.tolist()])
+        result = np.asarray(stream(key, jnp.arange(20_000)))
+        repeats = np.array([len(set(row)) < 4 for row in result.tolist()])
         if not replace:
             assert not repeats.any()
         else:
             # 1 - 8 7 6 / 9^3; 5 standard errors, false alarm 6e-7.
             p = 1 - 8 * 7 * 6 / 9**3
             assert abs(repeats.mean() - p) < 5 * np.sqrt(p * (1 - p) / 20_000)
-        assert uniform_p(found[:, 2], 9) > 1e-4
+        assert uniform_p(result[:, 2], 9) > 1e-4
 
 
 def test_cost_does_not_grow_with_the_data():

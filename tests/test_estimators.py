@@ -110,11 +110,11 @@ def test_a_control_variate_of_derivatives_vanishes_with_the_probability(getkey):
     noise, full = {}, expected_counts(None, log_weights, DATA)
     for of in ("counts", "derivatives"):
         variate = estimators.control_variate(expected_counts, len(DATA), reference, known, of=of)
-        found = np.stack(
+        result = np.stack(
             [variate.estimate(getkey(), (), log_weights, DATA[rows])[0] for rows in all_batches(1)]
         )
-        np.testing.assert_allclose(found.mean(axis=0), full, rtol=1e-4, atol=1e-6)
-        noise[of] = found[:, 2].std()
+        np.testing.assert_allclose(result.mean(axis=0), full, rtol=1e-4, atol=1e-6)
+        noise[of] = result[:, 2].std()
     assert noise["derivatives"] < 1e-5 < 0.1 < noise["counts"]
 
 

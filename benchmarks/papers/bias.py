@@ -57,7 +57,7 @@ QUICK = ("smld", "gmc")
 def main(quick: bool, out: Path, seed: int, chains: int | None, only: tuple[str, ...]) -> None:
     started = time.perf_counter()
     chains = chains or (200 if quick else 4_000)
-    found: dict[str, dict[str, list[Point]]] = {}
+    result: dict[str, dict[str, list[Point]]] = {}
     rows, shown = [], []
     for target, cases_of in TARGETS.items():
         cases = {
@@ -70,24 +70,24 @@ def main(quick: bool, out: Path, seed: int, chains: int | None, only: tuple[str,
             )
         }
         if cases:
-            found[target] = measured(seed, target, cases, levels=2 if quick else LEVELS)
+            result[target] = measured(seed, target, cases, levels=2 if quick else LEVELS)
         for name, case in cases.items():
             about = {"target": target, "kernel": name, "exact": case.exact}
-            rows += [about | point._asdict() for point in found[target][name]]
-            shown.append(about | summary(found[target][name]))
+            rows += [about | point._asdict() for point in result[target][name]]
+            shown.append(about | summary(result[target][name]))
             click.echo(markdown(shown[-1:]).splitlines()[-1])
     settings = {"seed": seed, "chains": chains, "burn_in": BURN_IN, "kept": KEPT}
-    common.write(out, rows, drawn(found), settings, started, shown)
+    common.write(out, rows, drawn(result), settings, started, shown)
 
 
 def measured(seed: int, target: str, cases: dict[str, Case], levels: int) -> dict[str, list[Point]]:
     """Run the kernels of a target in turns, one step size after the other."""
-    found: dict[str, list[Point]] = {name: [] for name in cases}
+    result: dict[str, list[Point]] = {name: [] for name in cases}
     for level in range(levels):
         for name, case in cases.items():
             key = common.key_of(seed, f"{target} {name}")
-            found[name].append(measure(key, case, case.largest / 2**level))
-    return found
+            result[name].append(measure(key, case, case.largest / 2**level))
+    return result
 
 
 def measure(key: jax.Array, case: Case, h: float) -> Point:
@@ -154,16 +154,16 @@ def summary(points: Sequence[Point]) -> dict[str, object]:
     }
 
 
-def drawn(found: dict[str, dict[str, list[Point]]]) -> Figure:
+def drawn(result: dict[str, dict[str, list[Point]]]) -> Figure:
     """Draw the bias over the step size, and below over the cost, a column per target."""
-    wide = min(len(found), 3)
-    figure, axes = common.figure(wide, 2 * -(-len(found) // wide))
-    names = list(dict.fromkeys(name for curves in found.values() for name in curves))
+    wide = min(len(result), 3)
+    figure, axes = common.figure(wide, 2 * -(-len(result) // wide))
+    names = list(dict.fromkeys(name for curves in result.values() for name in curves))
     styles = {
         name: {"color": common.COLOURS[i % 14], "ls": ("-", "--")[i // 14], "lw": 1, "label": name}
         for i, name in enumerate(names)
     }
-    for i, (target, curves) in enumerate(found.items()):
+    for i, (target, curves) in enumerate(result.items()):
         over_step = axes[2 * wide * (i // wide) + i % wide]
         over_cost = axes[2 * wide * (i // wide) + wide + i % wide]
         for name, points in curves.items():

@@ -161,15 +161,15 @@ def tuned(problem: Problem, method: Method, updates: int, seed: int) -> Method:
     """Return a method with the step sizes that score best on another seed."""
     if method.steps is not None:
         return method
-    found = {}
+    result = {}
     for step in STEPS[method.sampler]:
         tried = method._replace(steps=(step, step))
         try:
-            found[step] = scores(problem, tried, updates, seed, evaluations=4)[-1]["averaged"]
+            result[step] = scores(problem, tried, updates, seed, evaluations=4)[-1]["averaged"]
         except FloatingPointError:
-            found[step] = float("inf")
-    print({step: round(score, 3) for step, score in found.items()}, flush=True)
-    best = min(found, key=lambda step: found[step] if found[step] == found[step] else np.inf)
+            result[step] = float("inf")
+    print({step: round(score, 3) for step, score in result.items()}, flush=True)
+    best = min(result, key=lambda step: result[step] if result[step] == result[step] else np.inf)
     return method._replace(steps=(best, best))
 
 
@@ -237,7 +237,7 @@ def _reached(table: list[dict[str, Any]], runs: dict[str, list[list[dict[str, fl
     exact = runs.get("exact slice sampler")
     if exact is None:
         return
-    means = {name: _mean_curve(found) for name, found in runs.items()}
+    means = {name: _mean_curve(result) for name, result in runs.items()}
     _, curve = means["exact slice sampler"]
     level = curve[len(curve) // 2 :].mean() + 0.01
     for row in table:
@@ -246,8 +246,8 @@ def _reached(table: list[dict[str, Any]], runs: dict[str, list[list[dict[str, fl
         row["seconds to it"] = f"{seconds[there[0]]:.1f}" if len(there) else ""
 
 
-def _mean_curve(found: list[list[dict[str, float]]]) -> tuple[np.ndarray, np.ndarray]:
+def _mean_curve(result: list[list[dict[str, float]]]) -> tuple[np.ndarray, np.ndarray]:
     return tuple(
-        np.mean([[record[name] for record in records] for records in found], axis=0)
+        np.mean([[record[name] for record in records] for records in result], axis=0)
         for name in ("seconds", "current")
     )

@@ -78,10 +78,10 @@ def articles(data: Path) -> Problem:
 
 def _groups(path: Path, documents: int) -> np.ndarray:
     """Return the second number of each document's line."""
-    found = re.findall(r"^\d+[ \t]+(\d+)[ \t]", path.read_text("ascii"), re.MULTILINE)
-    if len(found) != documents:
-        raise ValueError(f"{path.name} has {len(found)} groups of {documents} documents")
-    return np.array(found, int)
+    result = re.findall(r"^\d+[ \t]+(\d+)[ \t]", path.read_text("ascii"), re.MULTILINE)
+    if len(result) != documents:
+        raise ValueError(f"{path.name} has {len(result)} groups of {documents} documents")
+    return np.array(result, int)
 
 
 def _unit(x: np.ndarray) -> np.ndarray:
@@ -260,15 +260,15 @@ def main(quick: bool, out: Path, seed: int, data: Path, updates: int, seeds: int
     )
     if quick:
         updates, seeds = 40, 1
-    found: dict[str, list[dict[str, float]]] = {}
+    result: dict[str, list[dict[str, float]]] = {}
     for s in range(seed, seed + seeds):
         before = time.perf_counter()
         scores = dirichlet_process(problem, s, updates)
         scores["seconds"] = time.perf_counter() - before
-        found.setdefault("Dirichlet process", []).append(scores)
+        result.setdefault("Dirichlet process", []).append(scores)
         for number in numbers:
             for name, one in compared(problem, s, number, starts).items():
-                found.setdefault(name, []).append(one)
+                result.setdefault(name, []).append(one)
     columns = ("log density", "of one sample", "NMI", "NMI, training", "clusters")
     rows = [
         {
@@ -280,7 +280,7 @@ def main(quick: bool, out: Path, seed: int, data: Path, updates: int, seeds: int
                 for end, chosen in (("least", min), ("most", max))
             },
         }
-        for name, those in found.items()
+        for name, those in result.items()
     ]
     settings = {
         "seed": seed,

@@ -323,13 +323,13 @@ def tuned(
     """Return the step size with the lowest average perplexity, and all perplexities."""
     if len(method.steps) == 1:
         return method.steps[0], []
-    found = [
+    result = [
         scores(problem, method, step, updates=updates, evaluations=4, seed=TUNING_SEED, **options)[
             -1
         ]["average"]
         for step in method.steps
     ]
-    return method.steps[int(np.argmin(found))], found
+    return method.steps[int(np.argmin(result))], result
 
 
 def completion_of(counts: sp.csr_array, share: float, seed: int) -> tuple[sp.csr_array, Completion]:

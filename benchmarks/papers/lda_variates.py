@@ -131,8 +131,8 @@ def measured_noise(
     given = (problem.corpus, problem.shape, local_step, batch_size)
 
     def noise(estimator: Estimator, stream: batches.Stream, memory: Any) -> float:
-        found = gradients.variance(estimator, key_noise, state.position, stream, REPEATS, memory)
-        return float(jnp.sqrt(found.sum()))
+        result = gradients.variance(estimator, key_noise, state.position, stream, REPEATS, memory)
+        return float(jnp.sqrt(result.sum()))
 
     zeros = jnp.zeros_like(before)  # counts at the reference add nothing to the noise
     reference = control.Reference(before, zeros, zeros.sum(axis=1))

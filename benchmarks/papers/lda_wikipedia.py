@@ -165,14 +165,14 @@ def _summary(last: list[dict[str, float]]) -> dict[str, float]:
 
 def _write(out: Path, scored_with: dict, started: float) -> None:
     """Write the table and the figure of all runs in the folder, those of earlier calls too."""
-    found = [
+    result = [
         json.loads(path.read_text(encoding="utf-8")) for path in sorted((out / "runs").iterdir())
     ]
-    found.sort(key=lambda one: (one["row"]["settings"], COMPARED.index(one["row"]["method"])))
+    result.sort(key=lambda one: (one["row"]["settings"], COMPARED.index(one["row"]["method"])))
     figure, axes = common.figure(2, width=4.4, height=3.6, sharey=True)
     colours = dict(zip(COMPARED, common.COLOURS, strict=False))
     for axis, setting in zip(axes, SETTINGS, strict=True):
-        for one in found:
+        for one in result:
             name = one["row"]["method"]
             if one["row"]["settings"] != setting:
                 continue
@@ -189,7 +189,7 @@ def _write(out: Path, scored_with: dict, started: float) -> None:
         if axis.lines:  # a quick run may have scored nothing in a half
             axis.legend(fontsize=7, frameon=False)
     axes[0].set_ylabel("perplexity, running average")
-    common.write(out, [one["row"] for one in found], figure, scored_with, started)
+    common.write(out, [one["row"] for one in result], figure, scored_with, started)
 
 
 def _wikipedia(data: Path) -> tuple[sp.csr_array, sp.csr_array, sp.csr_array]:

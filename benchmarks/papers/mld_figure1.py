@@ -90,8 +90,10 @@ def main(quick: bool, out: Path, seed: int, chains: int | None) -> None:
             curves[name, h] = distances(seed, method, h, chains, times, edges)
             for mark in (10, 50, 100, 1000):
                 if mark in times:
-                    found = curves[name, h][list(times).index(mark)]
-                    rows.append({"method": name, "step size": h, "iterations": mark, **_row(found)})
+                    result = curves[name, h][list(times).index(mark)]
+                    rows.append(
+                        {"method": name, "step size": h, "iterations": mark, **_row(result)}
+                    )
     floor = 0.5 * np.sqrt(2 * BINS / (np.pi * chains))
     rows.append({"method": "floor", "step size": "", "iterations": "", **_row([floor] * 3)})
 
@@ -154,13 +156,13 @@ def distances(
         state = state._replace(log_total=jnp.full((chains, 1), total, jnp.float32))
     counts = jnp.broadcast_to(jnp.asarray(COUNTS, jnp.float32), (1, chains, len(COUNTS)))
     stream = batches.full(counts)
-    found = []
+    result = []
     for duration in np.diff(times, prepend=0):
         state, _ = driver.run(
             key_run, kernel, state, stream, int(duration), collect=_nothing, chunk=1000
         )
-        found.append(total_variation(state.position, jnp.asarray(edges, jnp.float32)))
-    return np.array(found)
+        result.append(total_variation(state.position, jnp.asarray(edges, jnp.float32)))
+    return np.array(result)
 
 
 def _nothing(state: State, info: object) -> tuple:
@@ -170,13 +172,13 @@ def _nothing(state: State, info: object) -> tuple:
 @jax.jit
 def total_variation(log_omega: jax.Array, edges: jax.Array) -> jax.Array:
     """Return the distance of each component's histogram to equal probabilities; NaN gives NaN."""
-    found = []
+    result = []
     for j, row in zip(COMPONENTS, edges, strict=True):
         place = jnp.searchsorted(row, log_omega[:, j])
         share = jnp.bincount(place, length=BINS) / len(log_omega)
         distance = jnp.abs(share - 1 / BINS).sum() / 2
-        found.append(jnp.where(jnp.isnan(log_omega[:, j]).any(), jnp.nan, distance))
-    return jnp.stack(found)
+        result.append(jnp.where(jnp.isnan(log_omega[:, j]).any(), jnp.nan, distance))
+    return jnp.stack(result)
 
 
 if __name__ == "__main__":

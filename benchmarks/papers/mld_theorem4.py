@@ -152,12 +152,12 @@ def lemma(seed: int) -> float:
 
 def slopes(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Return by case the slope of log entropy at random on log iterations, for the last four."""
-    found = {}
+    result = {}
     for data, kind in dict.fromkeys((row["data"], row["step"]) for row in rows):
         own = [row for row in rows if (row["data"], row["step"]) == (data, kind)][-4:]
         x, y = (np.log([row[name] for row in own]) for name in ("iterations", "entropy at random"))
-        found[f"{data}, {kind}"] = float(np.polyfit(x, y, 1)[0])
-    return found
+        result[f"{data}, {kind}"] = float(np.polyfit(x, y, 1)[0])
+    return result
 
 
 def _drawn(rows: list[dict[str, Any]]) -> Any:

@@ -307,7 +307,7 @@ def _read(x: jax.Array) -> jax.Array:
 def ball_cases(seed: int, chains: int) -> dict[str, dict[str, Case]]:
     """Return the chains on the ball, which start at draws of the quadrature."""
     generator = np.random.default_rng(seed)
-    found: dict[str, dict[str, Case]] = {}
+    result: dict[str, dict[str, Case]] = {}
     for law, log_density in LAWS.items():
         for dimension in (2, 10):
             rule = quadrature(law, dimension)
@@ -318,10 +318,10 @@ def ball_cases(seed: int, chains: int) -> dict[str, dict[str, Case]]:
             around = generator.standard_normal((chains, dimension - 1))
             around /= np.linalg.norm(around, axis=1, keepdims=True)
             start = np.hstack([rule.height[place, None], rule.ring[place, None] * around])
-            found[f"{law}, {dimension} dimensions"] = _cases(
+            result[f"{law}, {dimension} dimensions"] = _cases(
                 log_density, start, truth, dimension, law == "normal"
             )
-    return found
+    return result
 
 
 def _cases(
@@ -364,15 +364,15 @@ def _figure(rows: list[dict[str, Any]], curves: dict[str, dict[str, list[Point]]
         ylabel="perplexity, LDA on AP", ylim=(0.9 * lowest, None), title="variants", xticks=[]
     )
     axes[0].legend(fontsize=6, frameon=False)
-    for ax, (target, found) in zip(axes[1:], curves.items(), strict=True):
-        for colour, (name, points) in zip(common.COLOURS, found.items(), strict=False):
+    for ax, (target, result) in zip(axes[1:], curves.items(), strict=True):
+        for colour, (name, points) in zip(common.COLOURS, result.items(), strict=False):
             h = np.array([point.step_size for point in points])
             shown = np.array([max(point.bias, point.noise) for point in points])
             seen = np.array([clear(point) for point in points])
             ax.plot(h, shown, color=colour, lw=1, label=name)
             ax.plot(h[seen], shown[seen], ".", color=colour)
             ax.plot(h[~seen], shown[~seen], "o", mfc="none", ms=4, color=colour)
-        steps = sorted({point.step_size for points in found.values() for point in points})
+        steps = sorted({point.step_size for points in result.values() for point in points})
         ax.set(xscale="log", yscale="log", xlabel="step size", title=target)
         ax.set_xticks(steps[:: max(1, len(steps) // 4)])
         ax.xaxis.set_major_formatter("{x:g}")

@@ -317,25 +317,25 @@ def experiment(
         for name in methods:
             if name in POINTS and setting != settings[0]:
                 continue
-            found = scored(problem, name, setting, seconds, seed, start)
+            result = scored(problem, name, setting, seconds, seed, start)
             where = name if name in POINTS else f"{setting}, {name}"
             where += ", variational start" * (start != "prior")
-            text = json.dumps(found)
+            text = json.dumps(result)
             (out / "runs" / f"{where}.json").write_text(text, encoding="utf-8")
-            click.echo(found["row"])
+            click.echo(result["row"])
             told = {"seconds a method": seconds, "seed": seed, "pooled": POOLED, **about}
             _write(out, told, started)
 
 
 def _write(out: Path, about: dict[str, Any], started: float) -> None:
-    found = [json.loads(p.read_text(encoding="utf-8")) for p in sorted((out / "runs").iterdir())]
+    result = [json.loads(p.read_text(encoding="utf-8")) for p in sorted((out / "runs").iterdir())]
     names = list(METHODS)
-    found.sort(key=lambda one: (one["row"]["settings"], names.index(one["row"]["method"])))
+    result.sort(key=lambda one: (one["row"]["settings"], names.index(one["row"]["method"])))
     figure, axes = common.figure(2, 2, width=4.6, height=3.2, sharex=True, sharey="row")
     colours = dict(zip(names, common.COLOURS, strict=False))
     for row, score in enumerate(("importance", "prior")):
         for axis, setting in zip(axes[2 * row :], SETTINGS, strict=False):
-            for one in found:
+            for one in result:
                 name = one["row"]["method"]
                 if one["row"]["settings"] not in ("", setting) or not one["records"]:
                     continue
@@ -353,7 +353,7 @@ def _write(out: Path, about: dict[str, Any], started: float) -> None:
     axes[0].set_ylabel("log-perplexity, importance sampling")
     axes[2].set_ylabel("log-perplexity, 200 prior draws")
     axes[1].legend(fontsize=6, frameon=False)
-    common.write(out, [one["row"] for one in found], figure, about, started)
+    common.write(out, [one["row"] for one in result], figure, about, started)
 
 
 def synthetic(seed: int) -> Problem:

@@ -91,10 +91,10 @@ def _lines(stream: object, path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _header(line: bytes, path: Path, words: int | None) -> _Size:
-    found = _HEADER.fullmatch(line + b"\n")
-    if found is None:
+    result = _HEADER.fullmatch(line + b"\n")
+    if result is None:
         raise error_at(path, f"the first line is {_shown(line)}", _SHAPE, line=1)
-    size = _Size(*(int(number) for number in found.groups()))
+    size = _Size(*(int(number) for number in result.groups()))
     if min(size) < 1 or size.words > MAX_WORDS:
         raise error_at(path, f"{size.words} words, {size.documents} documents", _SHAPE, line=1)
     if words is not None and words != size.words:
@@ -132,10 +132,10 @@ def _document(
     def refused(problem: str, remedy: str = "correct the line") -> Exception:
         return error_at(path, problem, remedy, line=number)
 
-    found = _DOCUMENT.fullmatch(line)
-    if found is None:
+    result = _DOCUMENT.fullmatch(line)
+    if result is None:
         raise refused(f"{_shown(line)} is not a document", "write `n label id:value id:value ...`")
-    declared, label, body = found.groups()
+    declared, label, body = result.groups()
     numbers = np.array(body.replace(b":", b" ").split(), dtype=np.bytes_).astype(np.float64)
     ids, values = numbers.reshape(-1, 2).T
     if int(declared) != len(ids):

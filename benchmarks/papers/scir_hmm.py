@@ -106,8 +106,8 @@ def windows(symbols: np.ndarray, window: int, buffer: int) -> np.ndarray:
 
 def likelihoods(symbol_logs: jax.Array, symbols: jax.Array) -> jax.Array:
     """Return the probability of each symbol in each state, [T, K]; 1 without a symbol."""
-    found = jnp.exp(symbol_logs).T[jnp.maximum(symbols, 0)]
-    return jnp.where((symbols == NONE)[:, None], 1.0, found)
+    result = jnp.exp(symbol_logs).T[jnp.maximum(symbols, 0)]
+    return jnp.where((symbols == NONE)[:, None], 1.0, result)
 
 
 def steps_of(symbols: jax.Array) -> jax.Array:
@@ -162,8 +162,8 @@ def expected_counts(position: Position, symbols: jax.Array, buffer: int) -> Posi
 
 def _counts(key: jax.Array, position: Position, batch: jax.Array, *, buffer: int) -> Position:
     del key
-    found = jax.vmap(expected_counts, (None, 0, None))(position, batch, buffer)
-    return jax.tree.map(lambda leaf: leaf.sum(axis=0), found)
+    result = jax.vmap(expected_counts, (None, 0, None))(position, batch, buffer)
+    return jax.tree.map(lambda leaf: leaf.sum(axis=0), result)
 
 
 def subsequences(number: int, buffer: int) -> Estimator:
@@ -243,14 +243,14 @@ def predictive(position: Position, symbols: jax.Array) -> jax.Array:
     return (logsumexp(logs) - jnp.log(len(logs))) / len(symbols)
 
 
-def distance(found: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]) -> dict[str, float]:
+def distance(result: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Return the mean distance over the entries of each leaf, [draws, rows, columns]."""
     return {
         name: float(
             np.mean(
                 [
                     stats.ks_2samp(*pair, method="asymp").statistic
-                    for pair in zip(_entries(found[name]), _entries(truth[name]), strict=True)
+                    for pair in zip(_entries(result[name]), _entries(truth[name]), strict=True)
                 ]
             )
         )
@@ -301,11 +301,11 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
             mean = [np.mean([sum(ks.values()) for ks in row]) for row in tried]
             best = int(np.nanargmin(np.where(np.isfinite(mean), mean, np.inf)))
             begun = time.perf_counter()
-            found = jax.block_until_ready(run(_keys(seed, number), grid[best : best + 1]))
+            result = jax.block_until_ready(run(_keys(seed, number), grid[best : best + 1]))
             spent = time.perf_counter() - begun
-            ks = _judged(found, truth)[0]
+            ks = _judged(result, truth)[0]
             densities = [
-                float(predictive(_thinned({k: leaf[0, s] for k, leaf in found.items()}), later))
+                float(predictive(_thinned({k: leaf[0, s] for k, leaf in result.items()}), later))
                 for s in range(number)
             ]
             rows.append(
@@ -316,11 +316,11 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
                     **{f"KS of {k}": float(np.mean([one[k] for one in ks])) for k in truth},
                     **_spread([sum(one.values()) / 2 for one in ks]),
                     "log density": float(np.mean(densities)),
-                    **_tails({k: np.concatenate(leaf[0]) for k, leaf in found.items()}),
+                    **_tails({k: np.concatenate(leaf[0]) for k, leaf in result.items()}),
                     "seconds": spent / number,
                 }
             )
-            curves[name, n] = {k: np.concatenate(leaf[0]) for k, leaf in found.items()}
+            curves[name, n] = {k: np.concatenate(leaf[0]) for k, leaf in result.items()}
             click.echo(rows[-1])
     ks_exact = distance(*halves)
     rows.append(
@@ -358,9 +358,9 @@ def _keys(seed: int, number: int) -> jax.Array:
     return jnp.stack([jax.random.key(s) for s in range(seed, seed + number)])
 
 
-def _judged(found: Position, truth: Mapping[str, np.ndarray]) -> list[list[dict[str, float]]]:
+def _judged(result: Position, truth: Mapping[str, np.ndarray]) -> list[list[dict[str, float]]]:
     """Return the distances for every step size and seed."""
-    whole = {name: np.asarray(leaf) for name, leaf in found.items()}
+    whole = {name: np.asarray(leaf) for name, leaf in result.items()}
     steps, seeds = whole["symbols"].shape[:2]
     return [
         [distance({k: leaf[h, s] for k, leaf in whole.items()}, truth) for s in range(seeds)]
@@ -368,11 +368,11 @@ def _judged(found: Position, truth: Mapping[str, np.ndarray]) -> list[list[dict[
     ]
 
 
-def _thinned(found: Mapping[str, Any], number: int = 50) -> Position:
+def _thinned(result: Mapping[str, Any], number: int = 50) -> Position:
     """Return some draws, evenly spaced."""
     return {
         name: jnp.asarray(leaf)[np.linspace(0, len(leaf) - 1, min(number, len(leaf))).astype(int)]
-        for name, leaf in found.items()
+        for name, leaf in result.items()
     }
 
 
@@ -380,20 +380,20 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
     return {"KS sd": float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")}
 
 
-def _tails(found: Mapping[str, np.ndarray]) -> dict[str, float]:
+def _tails(result: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Return how often an entry is below 1e-6."""
     return {
         f"{name} below 1e-6": float((np.asarray(leaf) < np.log(1e-6)).mean())
-        for name, leaf in found.items()
+        for name, leaf in result.items()
     }
 
 
 def _drawn(curves: Mapping[tuple[str, int], Any], truth: Any, size: int) -> Any:
     figure, axes = common.figure(2, width=4.4)
     for ax, name in zip(axes, truth, strict=True):
-        drawn = {key[0]: found for key, found in curves.items() if key[1] == size}
-        for colour, (method, found) in zip(common.COLOURS, drawn.items(), strict=False):
-            _cumulative(ax, found[name], colour, method)
+        drawn = {key[0]: result for key, result in curves.items() if key[1] == size}
+        for colour, (method, result) in zip(common.COLOURS, drawn.items(), strict=False):
+            _cumulative(ax, result[name], colour, method)
         _cumulative(ax, truth[name], "black", "Gibbs")
         ax.set(xlabel=f"log10 of an entry of {name}", xlim=(-20, 0), ylim=(0, 1))
     axes[0].set(ylabel="share of entries and draws below")

@@ -338,10 +338,10 @@ def sampled(
 
     def visit(chain: Chain, t: jax.Array) -> tuple[Chain, jax.Array]:
         states, _ = jax.lax.scan(move, chain[:2], t * every + jnp.arange(every))
-        found = probability(Params(states[0].position, states[1].position), network)
-        counts = (t >= updates // every // 2).astype(found.dtype)
-        chain = Chain(*states, chain.total + counts * found, chain.samples + counts)
-        return chain, jnp.stack([perplexity(found), perplexity(chain.total / chain.samples)])
+        result = probability(Params(states[0].position, states[1].position), network)
+        counts = (t >= updates // every // 2).astype(result.dtype)
+        chain = Chain(*states, chain.total + counts * result, chain.samples + counts)
+        return chain, jnp.stack([perplexity(result), perplexity(chain.total / chain.samples)])
 
     key_pi, key_beta = jax.random.split(key_init)
     chain = Chain(
@@ -383,10 +383,12 @@ def gibbs(
     def visit(carry: tuple, t: jax.Array) -> tuple[tuple, jax.Array]:
         params, total, samples = carry
         params, _ = jax.lax.scan(sweep, params, t * every + jnp.arange(every))
-        found = probability(params, network)
-        counts = (t >= sweeps // every // 2).astype(found.dtype)
-        total, samples = total + counts * found, samples + counts
-        return (params, total, samples), jnp.stack([perplexity(found), perplexity(total / samples)])
+        result = probability(params, network)
+        counts = (t >= sweeps // every // 2).astype(result.dtype)
+        total, samples = total + counts * result, samples + counts
+        return (params, total, samples), jnp.stack(
+            [perplexity(result), perplexity(total / samples)]
+        )
 
     carry = (first, jnp.zeros(len(network.pairs)), jnp.zeros(()))
     (params, _, _), scores = jax.lax.scan(visit, carry, jnp.arange(sweeps // every))

@@ -221,7 +221,7 @@ def sample(
     kept: int,
 ) -> np.ndarray:
     """Return theta [step sizes, seeds, kept, J] of parallel chains; N is all data in order."""
-    found = _sample(
+    result = _sample(
         jnp.stack([jax.random.key(seed) for seed in seeds]),
         jnp.asarray(method.step_sizes, jnp.float32),
         jnp.asarray(data.values, jnp.float32),
@@ -232,8 +232,8 @@ def sample(
         burn_in=burn_in,
         kept=kept,
     )
-    found = np.asarray(found, np.float64)
-    return np.exp(found) if method.logs else found
+    result = np.asarray(result, np.float64)
+    return np.exp(result) if method.logs else result
 
 
 @functools.partial(jax.jit, static_argnames=("case", "method", "batch_size", "burn_in", "kept"))
@@ -269,8 +269,8 @@ def distance(theta: np.ndarray, shape: np.ndarray, rate: np.ndarray) -> np.ndarr
     u = np.sort(stats.gamma.cdf(theta * rate[..., None, :], shape[..., None, :]), axis=-2)
     n = u.shape[-2]
     rank = np.arange(1, n + 1)[:, None]
-    found = np.maximum(rank / n - u, u - (rank - 1) / n).max(axis=-2).mean(axis=-1)
-    return np.where(np.isfinite(theta).all(axis=(-2, -1)), found, 1)
+    result = np.maximum(rank / n - u, u - (rank - 1) / n).max(axis=-2).mean(axis=-1)
+    return np.where(np.isfinite(theta).all(axis=(-2, -1)), result, 1)
 
 
 def predicted(
@@ -304,13 +304,13 @@ def predicted_moments(
         exact, variance = shape / rate, shape / rate**2
         if case == "precisions":
             shapes, rates = np.broadcast_to(shape, totals.shape), RATE + totals
-            mean, found = predicted(shapes, rates, step_size)
+            mean, result = predicted(shapes, rates, step_size)
         else:
             noise = totals.var(axis=0)  # the paper's formula, by the library
             added = laws.stationary_inflation(noise, step_size, rate=rate, sigma=SIGMA)
-            mean, found = exact, variance + np.asarray(added, np.float64)
+            mean, result = exact, variance + np.asarray(added, np.float64)
         bias.append((mean - exact) / np.sqrt(variance))
-        ratio.append(np.sqrt(found / variance))
+        ratio.append(np.sqrt(result / variance))
     return {"predicted bias": float(np.mean(bias)), "predicted sd": float(np.mean(ratio))}
 
 
@@ -357,13 +357,13 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
                 theta = sample([*tuning_seeds, *seeds], case, method, every, batch_size, **lengths)
                 ks = distance(theta, every.shape, every.rate)
                 best = int(ks[:, :number].mean(axis=1).argmin())
-                step, found = method.step_sizes[best], ks[best, number:]
+                step, result = method.step_sizes[best], ks[best, number:]
                 row = {
                     "case": case,
                     "method": name,
                     "batch size": batch_size,
                     "step size": step,
-                    **_spread(found),
+                    **_spread(result),
                     **moments(theta[best, number:], judged),
                     "predicted bias": float("nan"),
                     "predicted sd": float("nan"),
@@ -371,18 +371,18 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
                 if name == "CIR":
                     row |= predicted_moments(case, judged, batch_size, step, seed)
                 rows.append(row)
-                curves.setdefault((case, name), []).append(found)
+                curves.setdefault((case, name), []).append(result)
                 click.echo(row)
         generator = np.random.default_rng([seed, 1])
         shape = (number, lengths["kept"], NUMBER)
         draws = generator.gamma(judged.shape[:, None], size=shape) / judged.rate[:, None]
-        found = distance(draws, judged.shape, judged.rate)
+        result = distance(draws, judged.shape, judged.rate)
         blank = {"batch size": "", "step size": ""}
         rows.append(
             {"case": case, "method": "exact draws", **blank}
-            | {**_spread(found), **moments(draws, judged)}
+            | {**_spread(result), **moments(draws, judged)}
         )
-        curves[case, "exact draws"] = [found] * len(sizes)
+        curves[case, "exact draws"] = [result] * len(sizes)
     settings = {
         "seeds": list(seeds),
         "tuning_seeds": list(tuning_seeds),

@@ -147,16 +147,16 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
                     [[distance(*pair) for pair in zip(o, truth, strict=True)] for o in omega]
                 )
                 best = int(ks[:, :number].mean(axis=1).argmin())
-                found = ks[best, number:]
-                curves.setdefault((case, name), []).append(found)
+                result = ks[best, number:]
+                curves.setdefault((case, name), []).append(result)
                 rows.append(
                     {
                         "case": case,
                         "counts": name,
                         "batch size": n,
                         "step size": method.steps[best],
-                        "KS mean": float(found.mean()),
-                        "KS sd": float(found.std(ddof=1)) if number > 1 else float("nan"),
+                        "KS mean": float(result.mean()),
+                        "KS sd": float(result.std(ddof=1)) if number > 1 else float("nan"),
                         **variance(seed, stacked, truth, name, n),
                     }
                 )
@@ -275,9 +275,9 @@ def _variance(
         return estimator.estimate(key_draw, (), log_omega, batch)[0]
 
     keys = jax.random.split(key, (len(points), 200))
-    found = jax.vmap(jax.vmap(counts, (0, None)))(keys, points)
-    noise = jnp.sqrt(found.var(axis=1).sum(axis=-1).mean())
-    return noise, jnp.maximum(-found, 0).sum(axis=-1).mean()
+    result = jax.vmap(jax.vmap(counts, (0, None)))(keys, points)
+    noise = jnp.sqrt(result.var(axis=1).sum(axis=-1).mean())
+    return noise, jnp.maximum(-result, 0).sum(axis=-1).mean()
 
 
 def _drawn(curves: dict, batch_sizes: Sequence[int]) -> Any:

@@ -196,15 +196,15 @@ def main(quick: bool, out: Path, seed: int, updates: int, seeds: int) -> None:
                     for one in method.steps
                 }
                 step = min(tried, key=tried.__getitem__)
-            found = [
+            result = [
                 scored(problem, method, step, updates, s, unseen, **how)
                 for s in range(seed, seed + seeds)
             ]
-            perplexities = [one["perplexity"] for one in found]
+            perplexities = [one["perplexity"] for one in result]
             row = {
                 "method": name,
                 "step size": str(step),
-                **{key: float(np.mean([one[key] for one in found])) for key in found[0]},
+                **{key: float(np.mean([one[key] for one in result])) for key in result[0]},
                 "least": min(perplexities),
                 "most": max(perplexities),
                 "end of the grid": len(method.steps) > 1
@@ -237,10 +237,10 @@ def _truth(
     log_topics = jnp.asarray(log_topics, jnp.float32)
     alpha = jnp.full(len(log_topics), ALPHA)
     log_p = perplexity.log_predictive(jax.random.key(0), log_topics, alpha, heldout)
-    found = perplexity.perplexity(np.asarray(log_p, np.float64), heldout.counts)
+    result = perplexity.perplexity(np.asarray(log_p, np.float64), heldout.counts)
     return {
-        "one sample": found,
-        "perplexity": found,
+        "one sample": result,
+        "perplexity": result,
         "unseen": float(_mass(log_topics, jnp.asarray(unseen))),
     }
 

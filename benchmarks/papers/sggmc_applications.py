@@ -34,8 +34,8 @@ def main(quick: bool, out: Path, seed: int) -> None:
     figure, axes = common.figure(3, width=4.2, height=3.6)
     rows, settings = [], {"seed": seed}
     for axis, part in zip(axes, (sggmc_disc, sggmc_completion, sggmc_mixture), strict=True):
-        found, told = part.run(axis, quick, seed)
-        rows += found
+        result, told = part.run(axis, quick, seed)
+        rows += result
         settings[part.NAME] = told
     common.write(out, rows, figure, settings, started)
 

@@ -73,7 +73,7 @@ def main(quick: bool, out: Path, seed: int) -> None:
         )
 
     start = circle.point(common.key_of(seed, "start"), jnp.zeros((chains, 2)))
-    found = {}
+    result = {}
     for name, kernel in kernels.items():
         position, kinetic = sggmc_common.chains(
             common.key_of(seed, name),
@@ -85,14 +85,14 @@ def main(quick: bool, out: Path, seed: int) -> None:
             collect=lambda state, info: (state.position, info.kinetic),
         )
         angle = sggmc_common.angles(position)
-        found[name] = angle
+        result[name] = angle
         effective = sggmc_common.effective((np.cos(angle - FIRST) > 0).astype(float))
         add(name, angle, float(kinetic.mean()), effective)
     generator = np.random.default_rng(seed)
     exact = generator.choice(fine, (chains, kept), p=density / density.sum())
     add("exact draws", exact, float("nan"), float(exact.size))
 
-    _figure(out, rows, found, (fine, density, edges), started, seed, chains, kept, burn_in)
+    _figure(out, rows, result, (fine, density, edges), started, seed, chains, kept, burn_in)
 
 
 def log_density(x: jax.Array) -> jax.Array:
@@ -118,7 +118,7 @@ def _noisy(exact: Estimator) -> Estimator:
 def _figure(
     out: Path,
     rows: list[dict],
-    found: dict[str, np.ndarray],
+    result: dict[str, np.ndarray],
     truth: tuple[np.ndarray, np.ndarray, np.ndarray],
     started: float,
     seed: int,
@@ -128,7 +128,7 @@ def _figure(
 ) -> None:
     fine, density, edges = truth
     figure, (plane, line) = common.figure(2, width=4.6, height=4.2)
-    paper = found["SGGMC, V = 1000"][0]
+    paper = result["SGGMC, V = 1000"][0]
     counts, _ = np.histogram(paper, edges, density=True)
     middle = (edges[:-1] + edges[1:]) / 2
     for a, height in zip(middle, counts, strict=True):
@@ -140,7 +140,7 @@ def _figure(
     plane.set(aspect="equal", title="a chain of SGGMC, with 100 of its samples; line: truth")
     plane.axis("off")
     line.plot(fine, density, "k-", lw=1.2, label="truth")
-    for (name, angle), colour in zip(found.items(), common.COLOURS, strict=False):
+    for (name, angle), colour in zip(result.items(), common.COLOURS, strict=False):
         counts, _ = np.histogram(angle, edges, density=True)
         line.stairs(counts, edges, color=colour, lw=1, label=name)
     line.set(xlabel="angle", ylabel="density", title="all chains")

@@ -43,9 +43,9 @@ def angles(points: np.ndarray) -> np.ndarray:
     return np.arctan2(points[..., 1], points[..., 0])
 
 
-def total_variation(found: np.ndarray, truth: np.ndarray) -> float:
+def total_variation(result: np.ndarray, truth: np.ndarray) -> float:
     """Return half the sum of the differences of two arrays of masses, or counts."""
-    return float(np.abs(found / found.sum() - truth / truth.sum()).sum() / 2)
+    return float(np.abs(result / result.sum() - truth / truth.sum()).sum() / 2)
 
 
 def masses(log_density: np.ndarray) -> np.ndarray:

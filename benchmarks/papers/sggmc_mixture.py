@@ -48,7 +48,7 @@ def run(axis: Any, quick: bool, seed: int) -> tuple[list[dict], dict]:
         "log_concentrations": np.log(CONCENTRATIONS),
         "weights": WEIGHTS,
     }
-    rows, found = [], {}
+    rows, result = [], {}
     for name, (kernel, batch) in runs.items():
         stream = batches.full(data) if batch is None else batches.uniform(data, batch)
         every = 1 if batch is None else thin
@@ -64,15 +64,15 @@ def run(axis: Any, quick: bool, seed: int) -> tuple[list[dict], dict]:
         )
         samples = jax.tree.map(lambda leaf: leaf[0], samples)
         order = _order(samples["means"].mean(axis=0), means)
-        found[name] = {key: leaf[:, order] for key, leaf in samples.items()}
-        centre = {key: leaf.mean(axis=0) for key, leaf in found[name].items()}
+        result[name] = {key: leaf[:, order] for key, leaf in samples.items()}
+        centre = {key: leaf.mean(axis=0) for key, leaf in result[name].items()}
         rows += _rows(name, centre, truth, np.nan if batch is None else float(kinetic.mean()))
     fitted = _em(np.asarray(data, np.float64), np.asarray(start["means"], np.float64))
     order = _order(fitted["means"], means)
     rows += _rows("EM", {key: leaf[order] for key, leaf in fitted.items()}, truth)
     for k, colour in enumerate(common.COLOURS[:3]):
         for name, style in (("GMC", "--"), ("SGGMC", "-")):
-            values = np.exp(found[name]["log_concentrations"][:, k])
+            values = np.exp(result[name]["log_concentrations"][:, k])
             label = f"{name}, component {k + 1}"
             axis.hist(
                 values, 40, density=True, histtype="step", color=colour, ls=style, label=label
@@ -117,20 +117,20 @@ def _target(x: dict[str, jax.Array], data: jax.Array) -> jax.Array:
     return _log_prior(x) + _log_likelihood(x, data)
 
 
-def _order(found: np.ndarray, means: np.ndarray) -> list[int]:
+def _order(result: np.ndarray, means: np.ndarray) -> list[int]:
     """Return the matching of found to true components."""
     orders = itertools.permutations(range(3))
-    return list(max(orders, key=lambda o: float(np.sum(found[list(o)] * means))))
+    return list(max(orders, key=lambda o: float(np.sum(result[list(o)] * means))))
 
 
-def _rows(name: str, found: dict, truth: dict, kinetic: float = np.nan) -> list[dict]:
-    cosine = np.sum(found["means"] * truth["means"], axis=1) / np.linalg.norm(
-        found["means"], axis=1
+def _rows(name: str, result: dict, truth: dict, kinetic: float = np.nan) -> list[dict]:
+    cosine = np.sum(result["means"] * truth["means"], axis=1) / np.linalg.norm(
+        result["means"], axis=1
     )
     measures = {
         "largest angle to a mean": (np.arccos(np.clip(cosine, -1, 1)).max(), 0.0),
-        "third concentration": (np.exp(found["log_concentrations"][2]), CONCENTRATIONS[2]),
-        "third weight": (found["weights"][2], WEIGHTS[2]),
+        "third concentration": (np.exp(result["log_concentrations"][2]), CONCENTRATIONS[2]),
+        "third weight": (result["weights"][2], WEIGHTS[2]),
     }
     return [
         {

@@ -61,23 +61,23 @@ def main(quick: bool, out: Path, seed: int, chains: int | None) -> None:
     levels = 3 if quick else 5
     truth = LAW.statistics()
     start = LAW.draws(np.random.default_rng(seed), chains)
-    found, rows = {}, []
+    result, rows = {}, []
     for name, build in list(KERNELS.items())[: 2 if quick else None]:
         case = Case(build, batches.full(jnp.zeros(1)), start, itself, truth, LARGEST, RELAXATION)
         points = [
             bias.measure(common.key_of(seed, name), case, LARGEST / 2 ** (level / 2))
             for level in range(levels)
         ]
-        found[name] = points
+        result[name] = points
         rows.append({"kernel": name, **bias.summary(points)})
         click.echo(markdown(rows[-1:]).splitlines()[-1])
     settings = {
         "seed": seed,
         "chains": chains,
         "friction": FRICTION,
-        "points": {name: [point._asdict() for point in points] for name, points in found.items()},
+        "points": {name: [point._asdict() for point in points] for name, points in result.items()},
     }
-    common.write(out, rows, bias.drawn({"Fisher-Bingham law": found}), settings, started)
+    common.write(out, rows, bias.drawn({"Fisher-Bingham law": result}), settings, started)
 
 
 def energy(x: np.ndarray) -> np.ndarray:

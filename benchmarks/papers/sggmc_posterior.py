@@ -82,7 +82,7 @@ def main(quick: bool, out: Path, seed: int) -> None:
     at = np.array([[1.0, 0.0], [1.0, 0.0]], np.float32)
     start = jnp.broadcast_to(at, (chains, 2, 2))
     below = truth[fine < 0].sum()
-    rows, found = [], {}
+    rows, result = [], {}
     for name, (kernel, stream) in runs.items():
         stream = batches.full(data) if stream is None else stream
         position, kinetic, share = sggmc_common.chains(
@@ -101,7 +101,7 @@ def main(quick: bool, out: Path, seed: int) -> None:
         counts = np.array([np.histogram2d(*a.T, bins=(edges, edges))[0] for a in angle])
         joint = [sggmc_common.total_variation(n, cells) for n in counts]
         every = counts.sum(axis=0)
-        found[name] = every
+        result[name] = every
         left = (angle[..., 0] < 0).astype(float)
         rows.append(
             {
@@ -128,7 +128,7 @@ def main(quick: bool, out: Path, seed: int) -> None:
         "friction": FRICTION,
         "data": np.round(sggmc_common.angles(np.asarray(data)), 4).tolist(),
     }
-    common.write(out, rows, _figure(found, cells, edges), settings, started)
+    common.write(out, rows, _figure(result, cells, edges), settings, started)
 
 
 def _times(lengths: dict[str, int], thin: int) -> dict[str, int]:
@@ -239,12 +239,12 @@ def _broken(name: str, finite: np.ndarray) -> dict:
     return {"method": name, **nothing, "samples before NaN": f"{finite.min()} to {finite.max()}"}
 
 
-def _figure(found: dict[str, np.ndarray], cells: np.ndarray, edges: np.ndarray):
+def _figure(result: dict[str, np.ndarray], cells: np.ndarray, edges: np.ndarray):
     figure, axes = common.figure(5, width=3.6, height=3.4)
     width = edges[1] - edges[0]
     for axis, along, name in zip(axes[:2], (1, 0), ("v_1", "v_2"), strict=True):
         axis.stairs(cells.sum(axis=along) / width, edges, color="k", lw=2.5, label="truth")
-        for (method, counts), colour in zip(found.items(), common.COLOURS, strict=False):
+        for (method, counts), colour in zip(result.items(), common.COLOURS, strict=False):
             share = counts.sum(axis=along) / counts.sum() / width
             axis.stairs(share, edges, color=colour, lw=1, label=method)
         axis.set(xlabel=f"angle of ${name}$", ylabel="density")
@@ -252,7 +252,7 @@ def _figure(found: dict[str, np.ndarray], cells: np.ndarray, edges: np.ndarray):
     axes[0].set_xlim(-0.6, 0.4)
     axes[1].set_xlim(-0.6, 0.6)
     for axis, name in zip(axes[2:], ("truth", "SGGMC", ONCE), strict=True):
-        shown = cells if name == "truth" else found[name] / found[name].sum()
+        shown = cells if name == "truth" else result[name] / result[name].sum()
         axis.pcolormesh(edges, edges, shown.T, cmap="Blues", vmin=0, vmax=cells.max())
         for point in (TRUE, (-TRUE[0], -TRUE[1])):
             axis.plot(*point, "+", color=common.COLOURS[1], ms=9)

@@ -50,7 +50,7 @@ def main() -> None:
 def filled(page: str) -> str:
     """Return a page with its tables made again."""
     marked = re.compile(r"(<!-- table ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-    return marked.sub(lambda found: f"{found[1]}{made(found[2])}{found[3]}", page)
+    return marked.sub(lambda actual: f"{actual[1]}{made(actual[2])}{actual[3]}", page)
 
 
 def made(name: str) -> str:
@@ -118,10 +118,10 @@ def scir_figure2(result: dict[str, Any]) -> Rows:
         here = [row for row in rows if row["case"] == case]
         best = {n: min(r["KS mean"] for r in here if r["batch size"] == n) for n in sizes}
         for method in dict.fromkeys(row["method"] for row in here):
-            found = {r["batch size"]: r["KS mean"] for r in here if r["method"] == method}
+            actual = {r["batch size"]: r["KS mean"] for r in here if r["method"] == method}
             line: dict[str, Any] = {"n": f"{case}: {method}"}
             for n in dict.fromkeys(sizes):
-                value = found.get(n, found.get(""))
+                value = actual.get(n, actual.get(""))
                 line[str(n)] = f"**{value:.3f}**" if value == best[n] else f"{value:.3f}"
             table.append(line)
     return table
@@ -147,18 +147,18 @@ def scir_vocabulary(result: dict[str, Any]) -> Rows:
     rows = result["rows"]
     sizes = list(dict.fromkeys(row["words"] for row in rows))
     names = list(dict.fromkeys(row["method"] for row in rows))
-    found = {(row["method"], row["words"]): row for row in rows}
+    actual = {(row["method"], row["words"]): row for row in rows}
     table: Rows = []
     for name in names:
         line: dict[str, Any] = {"": name}
         for size in sizes:
-            row = found[name, size]
-            ratio = row["perplexity"] / found["truth", size]["perplexity"]
+            row = actual[name, size]
+            ratio = row["perplexity"] / actual["truth", size]["perplexity"]
             line[f"perplexity, V = {size:,}"] = shown(row["perplexity"]) + (
                 "" if name == "truth" else f" ({ratio:.2f})"
             )
         for size in sizes:
-            line[f"mass unseen, {size:,}"] = found[name, size]["unseen"]
+            line[f"mass unseen, {size:,}"] = actual[name, size]["unseen"]
         table.append(line)
     return table
 
@@ -359,18 +359,18 @@ Curves = dict[str, list[Point]]
 
 def _by_target(result: dict[str, Any], told: Callable[[Curves], dict[str, str]]) -> Rows:
     """Return a figure of the kernels on each target, in columns, and which are exact there."""
-    found: dict[str, Curves] = {}
+    actual: dict[str, Curves] = {}
     exact = set()
     for row in result["rows"]:
         target, kernel = row["target"], row["kernel"]
         values = (math.nan if row[name] is None else row[name] for name in Point._fields)
-        found.setdefault(target, {}).setdefault(kernel, []).append(Point(*values))
+        actual.setdefault(target, {}).setdefault(kernel, []).append(Point(*values))
         if row["exact"]:
             exact.add((target, kernel))
     table: dict[str, dict[str, str]] = {}
-    for target, curves in found.items():
+    for target, curves in actual.items():
         for kernel, text in told(curves).items():
-            row = table.setdefault(kernel, {"kernel": f"`{kernel}`"} | dict.fromkeys(found, ""))
+            row = table.setdefault(kernel, {"kernel": f"`{kernel}`"} | dict.fromkeys(actual, ""))
             row[target] = text + ", exact" * ((target, kernel) in exact)
     return list(table.values())
 

@@ -174,10 +174,10 @@ def test_counts_are_those_of_the_labels(num_topics, batch_size, getkey, seed):
     state, moved = driver.run(
         getkey(), kernel, state, stream, 3, collect=lambda state, info: info.sampler.moved
     )
-    labels, found = state.sampler.memory
+    labels, result = state.sampler.memory
     expected = np.zeros(shape)
     np.add.at(expected, (np.asarray(labels), np.asarray(corpus.tokens)), 1)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(result, expected)
     mean = (1e-3 + expected) / (1e-3 + expected).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(np.exp(state.position), mean, rtol=1e-4)
     np.testing.assert_allclose(lda.mean_topics(state), mean, rtol=1e-4)

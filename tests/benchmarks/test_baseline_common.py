@@ -112,7 +112,7 @@ def test_topics_are_learned(build):
         device.to_device(train), (5, 120), alpha=0.2, beta=0.05, batch_size=100, **options
     )
     state = kernel.init(jax.random.key(1), jnp.ones((5, 120)))
-    found = []
+    result = []
     driver.run(
         jax.random.key(2),
         kernel,
@@ -123,13 +123,13 @@ def test_topics_are_learned(build):
         chunk=30,
         hooks=[
             perplexity.Evaluation(heldout, jax.random.key(3)),
-            lambda event: found.append(event.metrics["perplexity"]),
+            lambda event: result.append(event.metrics["perplexity"]),
         ],
     )
     log_p = perplexity.log_predictive(
         jax.random.key(4), jnp.log(jnp.asarray(topics) + 1e-12), alpha, heldout
     )
-    assert found[-1] < 1.3 * perplexity.perplexity(log_p, heldout.counts)
+    assert result[-1] < 1.3 * perplexity.perplexity(log_p, heldout.counts)
 
 
 @pytest.mark.slow

@@ -53,13 +53,13 @@ def weight_checks(getkey, build=hybrid.build, ids=None, **wrong):
     state = kernel.init(getkey(), jnp.ones((2, 3)))
     weights = jnp.asarray(WEIGHTS, jnp.float32)
     state = state._replace(sampler=state.sampler._replace(weights=weights))
-    found = np.asarray(weights_after(kernel, jax.random.split(getkey(), RUNS), state, ids))
-    found = found.astype(np.float64)
+    result = np.asarray(weights_after(kernel, jax.random.split(getkey(), RUNS), state, ids))
+    result = result.astype(np.float64)
     expected = expected_weights()
     # The counts are rounded to float32 when they are averaged.
     return {
         cell: checks.mean_z(
-            found[:, *cell], expected[cell], found[:, *cell].var(), 1e-6 * expected[cell]
+            result[:, *cell], expected[cell], result[:, *cell].var(), 1e-6 * expected[cell]
         )
         for cell in np.ndindex(2, 3)
     }
@@ -113,7 +113,7 @@ def test_expectations_of_topics():
     weights = np.array([[1e-3, 2.0, 1e6], [0.4, 30.0, 7.0]])
     total = weights.sum(axis=1, keepdims=True)
     geometric = special.digamma(weights) - special.digamma(total)
-    found = natural.geometric(jnp.asarray(weights, jnp.float32))
-    np.testing.assert_allclose(found, geometric, rtol=2e-6, atol=1e-6)
-    found = natural.arithmetic(jnp.asarray(weights, jnp.float32))
-    np.testing.assert_allclose(found, np.log(weights / total), rtol=2e-6, atol=1e-6)
+    result = natural.geometric(jnp.asarray(weights, jnp.float32))
+    np.testing.assert_allclose(result, geometric, rtol=2e-6, atol=1e-6)
+    result = natural.arithmetic(jnp.asarray(weights, jnp.float32))
+    np.testing.assert_allclose(result, np.log(weights / total), rtol=2e-6, atol=1e-6)

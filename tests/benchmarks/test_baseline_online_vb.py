@@ -159,9 +159,9 @@ def test_start_has_noise_around_the_topics(getkey):
 def test_digamma(dtype, tolerance):
     x = np.concatenate([np.geomspace(1e-6, 1e8, 2000), np.linspace(1, 3, 500)]).astype(dtype)
     with jax.enable_x64(dtype is np.float64):
-        found = np.asarray(digamma(jnp.asarray(x)), np.float64)
+        result = np.asarray(digamma(jnp.asarray(x)), np.float64)
     expected = special.digamma(x.astype(np.float64))
-    assert (np.abs(found - expected) <= tolerance * np.maximum(np.abs(expected), 1)).all()
+    assert (np.abs(result - expected) <= tolerance * np.maximum(np.abs(expected), 1)).all()
 
 
 def test_entries_are_the_table(seed):

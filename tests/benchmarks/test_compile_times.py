@@ -37,14 +37,14 @@ def test_programs_are_no_larger_than_kept_ones(name):
 @pytest.mark.parametrize("name", compile_times.FITS)
 def test_fits_compile_no_more_than_kept_ones_and_nothing_twice(name):
     native_code.needs(native.LIBRARY)
-    found = compile_times.calls(compile_times.FITS[name])
-    assert found["programs"] <= ROOM * PROGRAMS[name]
-    assert found["instructions"] <= ROOM * COUNTS[name]
-    assert found["again"] == 0
+    result = compile_times.calls(compile_times.FITS[name])
+    assert result["programs"] <= ROOM * PROGRAMS[name]
+    assert result["instructions"] <= ROOM * COUNTS[name]
+    assert result["again"] == 0
 
 
 @pytest.mark.slow
 def test_a_program_that_is_compiled_twice_is_seen():
     # As a fit that passes a new lambda each time: its program is another one to JAX.
-    found = compile_times.calls(lambda: jax.jit(lambda x: x + 1)(1.0))
-    assert found["again"] == 1
+    result = compile_times.calls(lambda: jax.jit(lambda x: x + 1)(1.0))
+    assert result["again"] == 1

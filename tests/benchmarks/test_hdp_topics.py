@@ -65,8 +65,8 @@ def test_a_state_of_ours_is_smoothed_and_what_peers_keep_is_read(benchmark, tmp_
         log_weights=jnp.log(jnp.array([0.75, 0.25])),
     )
     benchmark.keep(tmp_path, 1, benchmark.of_hdp(state), 4, 2.5)
-    found, when = benchmark.read(tmp_path / "001.npz")
-    np.testing.assert_allclose(found.topics, [[3.05 / 3.1, 0.05 / 3.1], [0.5, 0.5]], rtol=1e-6)
-    np.testing.assert_allclose(found.alpha, [1.5, 0.5], rtol=1e-6)
-    np.testing.assert_array_equal(found.tokens, [3, 0])
+    result, when = benchmark.read(tmp_path / "001.npz")
+    np.testing.assert_allclose(result.topics, [[3.05 / 3.1, 0.05 / 3.1], [0.5, 0.5]], rtol=1e-6)
+    np.testing.assert_allclose(result.alpha, [1.5, 0.5], rtol=1e-6)
+    np.testing.assert_array_equal(result.tokens, [3, 0])
     assert when == {"passes": 4, "training_seconds": 2.5}

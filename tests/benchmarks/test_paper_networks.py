@@ -58,8 +58,8 @@ def test_counts_of_a_network_are_those_of_all_labels():
     network, _, params = small_network(networks)
     nodes, strengths = enumerated(networks, network, params)
     pairs = networks.pairs_of(jax.random.key(0), jnp.arange(10), network, None)
-    found = networks.membership_counts(jnp.exp(params.pi), params, pairs)
-    np.testing.assert_allclose(found, nodes, rtol=1e-4)
+    result = networks.membership_counts(jnp.exp(params.pi), params, pairs)
+    np.testing.assert_allclose(result, nodes, rtol=1e-4)
     np.testing.assert_allclose(networks.strength_counts(params, pairs), strengths, rtol=1e-4)
     # Held-out pairs are scored, and in no count.
     assert set(np.asarray(network.status)[tuple(np.asarray(network.pairs).T)]) == {networks.HIDDEN}
@@ -151,9 +151,9 @@ def test_counts_of_a_hidden_chain_are_those_of_all_paths():
     for window in (6, 3, 2):
         cut = hmm.windows(symbols, window, 6)
         estimator = hmm.subsequences(len(cut), 6)
-        found, _ = estimator.estimate(jax.random.key(0), (), position, jnp.asarray(cut))
-        np.testing.assert_allclose(found["transitions"], transitions / total, atol=1e-5)
-        np.testing.assert_allclose(found["symbols"], seen / total, atol=1e-5)
+        result, _ = estimator.estimate(jax.random.key(0), (), position, jnp.asarray(cut))
+        np.testing.assert_allclose(result["transitions"], transitions / total, atol=1e-5)
+        np.testing.assert_allclose(result["symbols"], seen / total, atol=1e-5)
     log_density = hmm.filtered(position, jnp.asarray(symbols))[1].sum()
     assert float(log_density) == pytest.approx(np.log(total), abs=1e-5)
     # Without a buffer they are others.

@@ -99,10 +99,10 @@ def test_other_tables_say_that_their_run_was_not_kept():
 def test_results_are_written_and_read(tmp_path):
     rows = [{"a": 1, "b": 0.123456789, "c": "x"}, {"a": 2, "b": float("nan"), "c": ""}]
     kept.write(tmp_path / "new" / "one.json", rows, seconds=3.0)
-    found = kept.read(tmp_path / "new" / "one.json")
-    assert found["rows"] == [{"a": 1, "b": 0.123457, "c": "x"}, {"a": 2, "b": None, "c": ""}]
-    assert found["seconds"] == 3
-    assert {"versions", "date", "machine", "cores", "command"} <= set(found["about"])
+    result = kept.read(tmp_path / "new" / "one.json")
+    assert result["rows"] == [{"a": 1, "b": 0.123457, "c": "x"}, {"a": 2, "b": None, "c": ""}]
+    assert result["seconds"] == 3
+    assert {"versions", "date", "machine", "cores", "command"} <= set(result["about"])
 
 
 def test_a_failed_experiment_is_named_and_the_others_run(tmp_path, capfd):

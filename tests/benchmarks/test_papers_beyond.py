@@ -28,10 +28,12 @@ def run(name, out):
 
 @pytest.mark.slow
 def test_sgrld_puts_mass_on_words_of_no_document(tmp_path):
-    found = {(row["words"], row["method"]): row for row in run("scir_vocabulary", tmp_path)}
-    unseen = {name: float(found["1000", name]["unseen"]) for name in ("SGRLD", "SCIR")}
+    result = {(row["words"], row["method"]): row for row in run("scir_vocabulary", tmp_path)}
+    unseen = {name: float(result["1000", name]["unseen"]) for name in ("SGRLD", "SCIR")}
     assert unseen["SGRLD"] > 1.5 * unseen["SCIR"]
-    assert float(found["1000", "truth"]["perplexity"]) < float(found["1000", "SCIR"]["perplexity"])
+    assert float(result["1000", "truth"]["perplexity"]) < float(
+        result["1000", "SCIR"]["perplexity"]
+    )
 
 
 @pytest.mark.slow

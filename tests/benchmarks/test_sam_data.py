@@ -28,11 +28,11 @@ def read(monkeypatch):
 
 @pytest.mark.parametrize("content", [GOOD, GOOD[:-2], GOOD.replace("\n", "\r\n"), GOOD + "\n\n"])
 def test_a_file_is_read(read, tmp_path, content):
-    found = read(write(tmp_path, content))
-    np.testing.assert_allclose(found.values.toarray(), ROWS, rtol=1e-6)
-    assert found.values.dtype == np.float32
-    assert found.vocabulary == ("w0", "w1", "w2", "w3")
-    assert found.names == ("1", "2", "3")
+    result = read(write(tmp_path, content))
+    np.testing.assert_allclose(result.values.toarray(), ROWS, rtol=1e-6)
+    assert result.values.dtype == np.float32
+    assert result.vocabulary == ("w0", "w1", "w2", "w3")
+    assert result.names == ("1", "2", "3")
 
 
 def test_gzip_and_the_vocabulary_beside(read, tmp_path):
@@ -77,8 +77,8 @@ def test_vectors_of_any_length_are_taken_when_told_to(read, tmp_path):
     path = write(tmp_path, GOOD.replace("-0.8", "-8").replace("0:0.6 3", "0:6 3"))
     with pytest.raises(CorpusError, match="length 10, not 1"):
         read(path)
-    found = read(path, normalise=True)
-    np.testing.assert_allclose(found.values.toarray(), ROWS, rtol=1e-6)
+    result = read(path, normalise=True)
+    np.testing.assert_allclose(result.values.toarray(), ROWS, rtol=1e-6)
     with pytest.raises(CorpusError, match="zero vector"):
         read(write(tmp_path, "4 1\n1 a 0:0\n1\n"), normalise=True)
 
@@ -94,6 +94,6 @@ def test_the_published_data(read, shared_data):
     folder = shared_data / "20news-different"
     if not folder.is_dir():
         pytest.skip("20news-different is not there")
-    found = read(folder / "diff.train.tfidf1.data")
-    assert found.values.shape == (1666, 5000)
-    assert found.vocabulary[:2] == ("archive", "name")
+    result = read(folder / "diff.train.tfidf1.data")
+    assert result.values.shape == (1666, 5000)
+    assert result.vocabulary[:2] == ("archive", "name")

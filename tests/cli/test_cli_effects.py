@@ -66,11 +66,11 @@ def test_groups_of_a_column_of_the_corpus(place, tmp_path):
     said = told("--model", place / "run", *asked)
     assert "warning: 1 document without a word of the model left out" in said
     assert "79 documents, 12 draws of their shares" in said
-    found = table(out)
-    assert list(found[0]) == ["topic", "term", "kind", "mean", "sd", "lower", "upper"]
-    assert [row["term"] for row in found[:3]] == ["party=D", "party=R", "party: R - D"]
-    assert {row["topic"] for row in found} == {"0", "1"}
-    for row in found:
+    actual = table(out)
+    assert list(actual[0]) == ["topic", "term", "kind", "mean", "sd", "lower", "upper"]
+    assert [row["term"] for row in actual[:3]] == ["party=D", "party=R", "party: R - D"]
+    assert {row["topic"] for row in actual} == {"0", "1"}
+    for row in actual:
         assert float(row["lower"]) < float(row["mean"]) < float(row["upper"])
     assert "party=R" in page.read_text("utf-8")
     # The same from Python, with the same seed.
@@ -82,7 +82,7 @@ def test_groups_of_a_column_of_the_corpus(place, tmp_path):
         samples=place / "run" / "samples",
         level=0.9,
     )
-    assert float(found[2]["mean"]) == pytest.approx(same.mean[0, 2], rel=1e-5)
+    assert float(actual[2]["mean"]) == pytest.approx(same.mean[0, 2], rel=1e-5)
     assert out.with_suffix(".svg").read_text().startswith("<?xml")
 
 

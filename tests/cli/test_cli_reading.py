@@ -80,13 +80,13 @@ def mapped(vocabulary, reading, tmp_path):
 @pytest.mark.parametrize("reading", [{"vocabulary": "words", "format": "lines"}, {"format": "uci"}])
 def test_stop_words_in_a_given_vocabulary_are_words_of_the_model(tmp_path, reading):
     # The English list has system and interest: they were left out of new texts, unsaid.
-    found = mapped(("interest", "law", "system"), reading, tmp_path)
-    assert (found.corpus.counts.toarray().tolist(), found.unknown) == ([[1, 1, 2]], 3)
+    actual = mapped(("interest", "law", "system"), reading, tmp_path)
+    assert (actual.corpus.counts.toarray().tolist(), actual.unknown) == ([[1, 1, 2]], 3)
 
 
 def test_stop_words_stay_out_of_texts_of_which_they_were_left_out(tmp_path):
-    found = mapped(("rivers law",), {"format": "lines", "ngrams": [2, 2]}, tmp_path)
-    assert (found.corpus.counts.toarray().tolist(), found.unknown) == ([[1]], 0)
+    actual = mapped(("rivers law",), {"format": "lines", "ngrams": [2, 2]}, tmp_path)
+    assert (actual.corpus.counts.toarray().tolist(), actual.unknown) == ([[1]], 0)
     pairs = {"format": "lines", "ngrams": [2, 2], "stop_words": "none"}
     assert mapped(("the system",), pairs, tmp_path).unknown == 5
 
@@ -108,8 +108,8 @@ def test_given_words_that_texts_cannot_give_are_said(tmp_path):
 def test_words_of_counts_that_texts_cannot_give_are_said(tmp_path):
     words = ("law", "system", "system law", "Law")
     with pytest.warns(UserWarning, match="2 of 4 words of the model are not counted.*'system law'"):
-        found = mapped(words, {"format": "store"}, tmp_path)
-    assert found.corpus.counts.toarray().tolist() == [[1, 2, 0, 0]]
+        actual = mapped(words, {"format": "store"}, tmp_path)
+    assert actual.corpus.counts.toarray().tolist() == [[1, 2, 0, 0]]
     with pytest.warns(UserWarning, match="not counted"):  # streamed: no format is recorded
         mapped(words, {"stream": True}, tmp_path)
 

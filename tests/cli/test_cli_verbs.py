@@ -141,19 +141,19 @@ def test_columns_are_put_to_the_words_of_the_model(run, tmp_path):
 def test_evaluate(run, texts, tmp_path):
     result = invoke("lda", "evaluate", "--model", run, texts)
     assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)
-    assert 3.5 < found["perplexity"] < 5, "four equally likely words on either side"
-    assert found["target_tokens"] == 80
-    assert found["unknown_tokens"] == 0
-    assert set(found["coherence"]) == {"npmi", "u_mass", "c_v"}
+    actual = json.loads(result.stdout)
+    assert 3.5 < actual["perplexity"] < 5, "four equally likely words on either side"
+    assert actual["target_tokens"] == 80
+    assert actual["unknown_tokens"] == 0
+    assert set(actual["coherence"]) == {"npmi", "u_mass", "c_v"}
 
     observed = write(tmp_path / "observed.txt", ["river water zebra", "goal match"])
     target = write(tmp_path / "target.txt", ["stream boat", "team lion lion"])
     result = invoke("lda", "evaluate", "--model", run, "--observed", observed, "--target", target)
-    found = json.loads(result.stdout)
-    assert 3.5 < found["perplexity"] < 6
-    assert (found["unknown_tokens"], found["unknown_target_tokens"]) == (1, 2)
-    assert found["target_tokens"] == 3
+    actual = json.loads(result.stdout)
+    assert 3.5 < actual["perplexity"] < 6
+    assert (actual["unknown_tokens"], actual["unknown_target_tokens"]) == (1, 2)
+    assert actual["target_tokens"] == 3
 
     short = write(tmp_path / "short.txt", ["river water"])
     result = invoke("lda", "evaluate", "--model", run, "--observed", observed, "--target", short)
@@ -172,10 +172,10 @@ def test_evaluate(run, texts, tmp_path):
 def test_evaluate_from_left_to_right(run, texts):
     result = invoke("lda", "evaluate", "--model", run, texts, "--method", "left-to-right")
     assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)
-    assert 3.5 < found["perplexity"] < 6, "a word of each document, of eight, tells its side"
-    assert 0 < found["perplexity_error"] < 0.5
-    assert (found["documents"], found["tokens"]) == (40, 160)
+    actual = json.loads(result.stdout)
+    assert 3.5 < actual["perplexity"] < 6, "a word of each document, of eight, tells its side"
+    assert 0 < actual["perplexity_error"] < 0.5
+    assert (actual["documents"], actual["tokens"]) == (40, 160)
     for given in (["--target", texts, "--observed", texts], [texts, "--particles", 9]):
         method = [] if "--particles" in given else ["--method", "left-to-right"]
         result = invoke("lda", "evaluate", "--model", run, *given, *method)
@@ -315,9 +315,9 @@ def test_coherence_in_windows(run, texts, method):
     pytest.importorskip("gensim")
     result = invoke("lda", "evaluate", "--model", run, texts, "--windows", "--method", method)
     assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)["coherence_in_windows"]
-    assert found.keys() == {"c_v", "c_npmi"}
-    assert -1 < found["c_npmi"] < 0.5
+    actual = json.loads(result.stdout)["coherence_in_windows"]
+    assert actual.keys() == {"c_v", "c_npmi"}
+    assert -1 < actual["c_npmi"] < 0.5
 
 
 def test_the_version_says_where_the_local_step_runs():

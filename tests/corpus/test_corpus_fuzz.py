@@ -194,11 +194,11 @@ def test_columns(name, originals, data):
         path.write_bytes(content)
         for column in ("id", "text", ""):
             try:
-                found = read_columns(path, [column])
+                result = read_columns(path, [column])
             except CorpusError as error:
                 message = str(error)
             else:
-                assert len(found.names) == len(found.columns[column])
+                assert len(result.names) == len(result.columns[column])
                 continue
             assert message.isprintable()
             assert message.startswith(folder)

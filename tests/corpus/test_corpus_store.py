@@ -220,24 +220,24 @@ def rows_of(batch, words=20):
 
 def first_batches(stored, *arguments, count=5, **options):
     stream = store.batches(stored, *arguments, **options)
-    found = list(itertools.islice(stream, count))
+    result = list(itertools.islice(stream, count))
     stream.close()
-    return found
+    return result
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 50])
 def test_batches_are_distinct_documents_of_the_corpus_in_one_shape(stored, batch_size):
-    found = first_batches(stored, batch_size, KEY)
+    result = first_batches(stored, batch_size, KEY)
     longest = np.sort(COUNTS.sum(axis=1))[-batch_size:].sum()
     known = COUNTS.tolist()
-    for batch in found:
+    for batch in result:
         assert batch.tokens.shape == (longest,)
         rows = rows_of(batch)
         assert len(rows) == batch_size
         for row in rows:
             assert rows.count(row) <= known.count(row)
     if batch_size == 50:
-        assert rows_of(found[0]) == known
+        assert rows_of(result[0]) == known
 
 
 def test_batches_are_what_device_batches_are(stored):

@@ -36,10 +36,10 @@ def place(tmp_path):
 
 @pytest.mark.parametrize("name", ["folder", "texts.zip", "t.txt", "t.csv", "t.tsv", "t.jsonl"])
 def test_names_are_those_of_the_corpus(place, name):
-    found = dict(corpus.read_texts(place / name))
+    result = dict(corpus.read_texts(place / name))
     whole = corpus.read(place / name, text=TextOptions(min_df=1, max_df=1.0))
-    assert tuple(found) == whole.names
-    assert sorted(found.values()) == sorted(TEXTS)
+    assert tuple(result) == whole.names
+    assert sorted(result.values()) == sorted(TEXTS)
 
 
 def test_counts_have_no_texts(place):
@@ -56,11 +56,11 @@ def test_words_are_in_order_with_stop_words():
 
 def test_excerpts_are_the_beginnings_of_the_texts():
     texts = ["a river\n\n  and a stream", "", "x" * 199 + " river", "river " * 1000]
-    found = corpus.from_texts(texts, options=TextOptions(min_df=1, max_df=1.0))
-    short, empty, *cut = found.excerpts
+    result = corpus.from_texts(texts, options=TextOptions(min_df=1, max_df=1.0))
+    short, empty, *cut = result.excerpts
     assert (short, empty) == ("a river and a stream", "")
     assert all(len(text) <= 200 and text.endswith("…") for text in cut)
-    assert corpus.drop_words(found, ["river"]).excerpts == found.excerpts
+    assert corpus.drop_words(result, ["river"]).excerpts == result.excerpts
     assert corpus.from_counts([[1, 2]]).excerpts == ()
 
 
@@ -71,10 +71,10 @@ MANY = ["the river, the stream, an oak", "goal match"] * 5
 def test_texts_are_a_corpus(kind):
     if kind == "series":
         kind = pytest.importorskip("pandas").Series
-    found, counted = count_texts(kind(MANY)), corpus.from_texts(MANY)
-    assert found.vocabulary == counted.vocabulary
-    assert (found.counts != counted.counts).nnz == 0
-    assert found.excerpts == counted.excerpts
+    result, counted = count_texts(kind(MANY)), corpus.from_texts(MANY)
+    assert result.vocabulary == counted.vocabulary
+    assert (result.counts != counted.counts).nnz == 0
+    assert result.excerpts == counted.excerpts
     few = count_texts(kind(MANY[:1]), ["stream", "the", "zebra"])
     assert few.counts.toarray().tolist() == [[1, 2, 0]], "rare words, and stop words"
 
@@ -84,8 +84,8 @@ def test_words_that_other_options_have_made_are_told():
     texts, vocabulary = ["New York, an oak"], ["New York", "an", "oak", "ne\u0301e"]
     said = r"2 of 4 words .* not counted: TextOptions\(\) cannot produce words such as 'New York'"
     with pytest.warns(UserWarning, match=said):
-        found = count_texts(texts, vocabulary)
-    assert found.counts.toarray().tolist() == [[0, 0, 1, 0]]
+        result = count_texts(texts, vocabulary)
+    assert result.counts.toarray().tolist() == [[0, 0, 1, 0]]
     options = corpus.TextOptions(lowercase=False, ngrams=(1, 2), token_pattern=r"\w+")
     counted = corpus.from_texts(texts, options=options, vocabulary=vocabulary)
     assert counted.counts.toarray().tolist() == [[1, 1, 1, 0]]

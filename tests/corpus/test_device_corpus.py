@@ -78,9 +78,9 @@ def test_a_corpus_without_tokens_and_tables_that_cannot_be():
 @given(rows=documents_of_a_corpus, ids=st.lists(st.integers(0, 12), min_size=3, max_size=3))
 def test_select_and_ids_beyond_the_last_are_empty(rows, ids):
     corpus = device.to_device(table(rows, WORDS))
-    found = words_of(device.select(corpus, jnp.array(ids)))
+    result = words_of(device.select(corpus, jnp.array(ids)))
     order = corpus.order.tolist()
-    assert found == [sorted(rows[order[i]]) if i < len(rows) else [] for i in ids]
+    assert result == [sorted(rows[order[i]]) if i < len(rows) else [] for i in ids]
 
 
 @pytest.mark.parametrize(("documents", "batch_size"), [(7, 3), (6, 3), (5, 1), (4, 4), (1, 1)])
@@ -120,11 +120,11 @@ def test_token_slots_find_every_token_once(rows, ids):
     corpus = device.to_device(table(rows, WORDS))
     documents = device.select(corpus, jnp.array(ids))
     lengths = np.asarray(documents.lengths)
-    found, count = [], 4
+    result, count = [], 4
     for first in range(0, int(lengths.sum()) + count, count):
         place, document = slots(documents, jnp.int32(first), count)
         inside = np.asarray(place) < corpus.tokens.shape[0]
-        found += zip(
+        result += zip(
             np.asarray(document)[inside].tolist(), np.asarray(place)[inside].tolist(), strict=True
         )
         assert inside.sum() == np.clip(lengths.sum() - first, 0, count)
@@ -134,7 +134,7 @@ def test_token_slots_find_every_token_once(rows, ids):
         for b, (start, length) in enumerate(zip(documents.starts.tolist(), lengths, strict=True))
         for i in range(length)
     ]
-    assert found == wanted
+    assert result == wanted
 
 
 @pytest.mark.slow

@@ -15,26 +15,26 @@ def test_smooth_weights_are_those_of_scikit_learn():
     expected = TfidfVectorizer().fit(TEXTS)
     idf = tfidf.weights(CORPUS, "smooth")
     np.testing.assert_allclose(idf, expected.idf_)
-    found = tfidf.vectors(CORPUS, idf).vectors.values
-    np.testing.assert_allclose(found.toarray(), expected.transform(TEXTS).toarray(), rtol=1e-6)
+    result = tfidf.vectors(CORPUS, idf).vectors.values
+    np.testing.assert_allclose(result.toarray(), expected.transform(TEXTS).toarray(), rtol=1e-6)
 
 
 def test_log_weights_are_those_of_the_paper():
     counts = CORPUS.counts.toarray()
     idf = np.maximum(np.log(4 / (1 + (counts > 0).sum(axis=0))), 0)
     np.testing.assert_allclose(tfidf.weights(CORPUS), idf)
-    found = tfidf.vectors(CORPUS, np.array([1.0, 0.5, 0.25, 2.0]))
+    result = tfidf.vectors(CORPUS, np.array([1.0, 0.5, 0.25, 2.0]))
     dense = counts * [1.0, 0.5, 0.25, 2.0]
     dense /= np.linalg.norm(dense, axis=1, keepdims=True)
-    np.testing.assert_allclose(found.vectors.values.toarray(), dense, rtol=1e-6)
+    np.testing.assert_allclose(result.vectors.values.toarray(), dense, rtol=1e-6)
 
 
 def test_documents_without_a_direction_are_named():
     counts = from_counts([[2, 1, 0], [3, 0, 0], [0, 0, 0], [1, 0, 1]], names=["a", "b", "c", "d"])
-    found = tfidf.vectors(counts, np.array([0.0, 1.0, 1.0]))
-    assert found.rows.tolist() == [0, 3]
-    assert found.aside.tolist() == [1, 2]
-    assert found.vectors.names == ("a", "d")
+    result = tfidf.vectors(counts, np.array([0.0, 1.0, 1.0]))
+    assert result.rows.tolist() == [0, 3]
+    assert result.aside.tolist() == [1, 2]
+    assert result.vectors.names == ("a", "d")
     with pytest.raises(CorpusError, match="every tf-idf vector is zero"):
         tfidf.vectors(from_counts([[1], [2]]), np.array([0.0]))
 

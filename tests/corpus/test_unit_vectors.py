@@ -22,20 +22,20 @@ def test_arrays_are_read(tmp_path):
     write(tmp_path, gzip.compress((tmp_path / "x.npy").read_bytes()), "x.npy.gz")
     sp.save_npz(tmp_path / "x.npz", sp.csr_array(ROWS))
     for name in ("x.npy", "turned.npy", "x.npy.gz", "x.npz"):
-        found = read_vectors(tmp_path / name)
-        np.testing.assert_allclose(found.values.toarray(), ROWS, rtol=1e-6)
-        assert found.values.dtype == np.float32
-        assert found.vocabulary == ("w0", "w1", "w2", "w3")
-        assert found.names == ("1", "2", "3")
+        result = read_vectors(tmp_path / name)
+        np.testing.assert_allclose(result.values.toarray(), ROWS, rtol=1e-6)
+        assert result.values.dtype == np.float32
+        assert result.vocabulary == ("w0", "w1", "w2", "w3")
+        assert result.names == ("1", "2", "3")
 
 
 def test_words_and_names(tmp_path):
     np.save(tmp_path / "x.npy", ROWS)
     words = write(tmp_path, "oak\nelm\nash\nfir\n", "words")
     names = write(tmp_path, "one\ntwo\nthree\n", "names")
-    found = read_vectors(tmp_path / "x.npy", words, names)
-    assert found.vocabulary == ("oak", "elm", "ash", "fir")
-    assert found.names == ("one", "two", "three")
+    result = read_vectors(tmp_path / "x.npy", words, names)
+    assert result.vocabulary == ("oak", "elm", "ash", "fir")
+    assert result.names == ("one", "two", "three")
     with pytest.raises(
         CorpusError, match=r"3 words in the vocabulary for an array of shape \(3, 4\)"
     ):
@@ -55,8 +55,8 @@ def test_vectors_of_any_length_are_taken_when_told_to(tmp_path):
     np.save(tmp_path / "x.npy", [[3.0, 4.0]])
     with pytest.raises(CorpusError, match=r"x.npy: row 0 .* has length 5, not 1; give --normalise"):
         read_vectors(tmp_path / "x.npy")
-    found = read_vectors(tmp_path / "x.npy", normalise=True)
-    np.testing.assert_allclose(found.values.toarray(), [[0.6, 0.8]], rtol=1e-6)
+    result = read_vectors(tmp_path / "x.npy", normalise=True)
+    np.testing.assert_allclose(result.values.toarray(), [[0.6, 0.8]], rtol=1e-6)
     np.save(tmp_path / "x.npy", [[0.0, 0.0]])
     with pytest.raises(CorpusError, match="zero vector"):
         read_vectors(tmp_path / "x.npy", normalise=True)

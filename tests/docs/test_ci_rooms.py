@@ -26,14 +26,14 @@ ROOMS = runpy.run_path(str(ROOT / ".ci" / "rooms"))
     ],
 )
 def test_a_change_leads_to_its_tests(path, tests):
-    found = ROOMS["tests_of"](path)
-    assert found >= tests
-    assert bool(found) == bool(tests)
+    result = ROOMS["tests_of"](path)
+    assert result >= tests
+    assert bool(result) == bool(tests)
 
 
 def test_every_module_has_tests():
     modules = [path.relative_to(ROOT) for path in (ROOT / "simplex_jax").rglob("*.py")]
     tests = {str(path): ROOMS["tests_of"](str(path)) for path in modules}
-    without = {path for path, found in tests.items() if not found}
+    without = {path for path, result in tests.items() if not result}
     assert without == {"simplex_jax/__init__.py", "simplex_jax/__main__.py"}
-    assert all((ROOT / test).exists() for found in tests.values() for test in found)
+    assert all((ROOT / test).exists() for result in tests.values() for test in result)

@@ -68,9 +68,9 @@ def test_hidden_markov_model():
     log_likelihood = jax.vmap(scope["log_likelihood"], in_axes=(0, None))
     log_density = log_likelihood(jnp.asarray(log_rows, jnp.float32), scope["y"][None])
     weights = np.asarray(jax.nn.softmax(log_density))
-    for values, found in ((p, scope["rows"][0, 1]), (q, scope["rows"][1, 0])):
+    for values, result in ((p, scope["rows"][0, 1]), (q, scope["rows"][1, 0])):
         mean = weights @ values
-        assert abs(found - mean) < 0.2 * np.sqrt(weights @ (values - mean) ** 2)
+        assert abs(result - mean) < 0.2 * np.sqrt(weights @ (values - mean) ** 2)
 
 
 @pytest.mark.slow
@@ -127,9 +127,9 @@ def test_every_option_and_command_is_there():
 
 
 def test_every_part_of_the_library_is_there():
-    found = re.findall(r"`((?:evaluate|runtime|scikit)(?:\.\w+)+)", TEXT)
-    assert found
-    for name in found:
+    result = re.findall(r"`((?:evaluate|runtime|scikit)(?:\.\w+)+)", TEXT)
+    assert result
+    for name in result:
         module, _, rest = name.rpartition(".")
         try:
             importlib.import_module(f"{simplex_jax.__name__}.{name}")

@@ -30,9 +30,9 @@ def test_rows_in_plates():
 
 
 def test_which_kernel_by_a_pilot():
-    found = executed("Which kernel, by a pilot")["found"]
-    assert found.choice != "NUTS"
-    assert len(found.candidates) == 3
+    result = executed("Which kernel, by a pilot")["found"]
+    assert result.choice != "NUTS"
+    assert len(result.candidates) == 3
 
 
 def test_combined_with_nuts():
@@ -127,9 +127,9 @@ def test_langevin_moves_with_all_the_data():
     for name, value in {"mu": mu, "scale": scale}.items():
         mean = (mass * value).sum() / mass.sum()
         deviation = np.sqrt((mass * (value - mean) ** 2).sum() / mass.sum())
-        found = np.asarray(scope["samples"][name], np.float64)
-        assert abs(found.mean() - mean) < 0.3 * deviation
-        assert abs(found.std() / deviation - 1) < 0.25
+        result = np.asarray(scope["samples"][name], np.float64)
+        assert abs(result.mean() - mean) < 0.3 * deviation
+        assert abs(result.std() / deviation - 1) < 0.25
     assert "acceptance" in scope["shown"]
 
 

@@ -89,10 +89,10 @@ def test_ci_runs_the_test_command_of_the_readme():
     """CI takes the command from README; here its own lines find exactly one."""
     script = (ROOT / ".ci" / "run").read_text("utf-8")
     (line,) = re.findall(r"^command=\$\((grep .*)\)$", script, flags=re.MULTILINE)
-    found = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    (command,) = found.stdout.splitlines()
+    (command,) = result.stdout.splitlines()
     assert command in commands()
     assert command.count(" && ") == 2
     subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)

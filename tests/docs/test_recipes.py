@@ -154,10 +154,10 @@ def test_coherence_in_windows():
 def test_topics_by_covariates():
     """Shares sum to one or, where chains have different topics, near; some rise, some fall."""
     scope = executed("Topics by covariates, and over time")
-    found, change = scope["found"], scope["change"]
-    assert (abs(found.mean.sum(axis=0)[:-1] - 1) < 0.25).all()
-    assert (found.lower[:, change] > 0.02).any()
-    assert (found.upper[:, change] < -0.02).any()
+    result, change = scope["found"], scope["change"]
+    assert (abs(result.mean.sum(axis=0)[:-1] - 1) < 0.25).all()
+    assert (result.lower[:, change] > 0.02).any()
+    assert (result.upper[:, change] < -0.02).any()
     assert len(scope["figure"].axes) == 10
     assert {"year=1910-1919", "year=2000-2009", "year: 2000-2009 - 1910-1919"} <= {
         record["term"] for record in scope["records"]

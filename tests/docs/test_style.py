@@ -34,19 +34,19 @@ PRODUCTS = {f"jnp.{name}" for name in ("dot", "einsum", "inner", "matmul", "tens
 
 def names(tree: ast.AST) -> set[str]:
     """Every module imported and every function called, by its last name."""
-    found = set()
+    result = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            result |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {(node.module or "").split(".")[0], *(alias.name for alias in node.names)}
+            result |= {(node.module or "").split(".")[0], *(alias.name for alias in node.names)}
         elif isinstance(node, ast.Call):
             called = node.func
             if isinstance(called, ast.Attribute):
-                found.add(called.attr)
+                result.add(called.attr)
             elif isinstance(called, ast.Name):
-                found.add(called.id)
-    return found
+                result.add(called.id)
+    return result
 
 
 def may_unpickle(tree: ast.AST) -> bool:

@@ -37,25 +37,25 @@ def as_dtype(setting: Setting, dtype: type) -> Setting:
 
 def designed_settings() -> list[Setting]:
     steps = (1e-6, 1e-4, 1e-2, 0.3, 1.0, 7.0, 50.0)
-    found = []
+    result = []
     # Degrees of freedom 2a by noncentralities 2r, the step varying along the diagonals.
     degrees = (2e-4, 2e-2, 0.2, 2.0, 20.0, 200.0, 2e3)
     noncentralities = (1e-3, 0.1, 10.0, 1e3, 1e5, 1e7, 1e9)
     for (i, df), (j, nc) in itertools.product(enumerate(degrees), enumerate(noncentralities)):
         h = steps[(i + j) % len(steps)]
-        found.append(Setting(float(np.log(nc / 2) + np.log(np.expm1(h))), df / 2, h))
+        result.append(Setting(float(np.log(nc / 2) + np.log(np.expm1(h))), df / 2, h))
     # A third of the product of the extremes and of what lies between.
     shapes = (1e-6, 1e-4, 1e-2, 0.3, 1.0, 3.7, 100.0, 1e4, 1e6, 1e8)
     times = (1e-6, 1e-3, 0.1, 1.0, 10.0, 50.0)
     starts = (-np.inf, -1e4, -100.0, -10.0, -1.0, 3.0, 20.0)
     levels = itertools.product(enumerate(starts), enumerate(shapes), enumerate(times))
-    found += [Setting(x, a, h) for (i, x), (j, a), (k, h) in levels if (i + j + k) % 3 == 0]
+    result += [Setting(x, a, h) for (i, x), (j, a), (k, h) in levels if (i + j + k) % 3 == 0]
     # Starts in the stationary law, where a fitted model lives, and rates around ten.
-    found += [Setting(float(np.log(a)), a, h) for a in (0.02, 0.6, 30.0) for h in (0.01, 0.5)]
-    found += [
+    result += [Setting(float(np.log(a)), a, h) for a in (0.02, 0.6, 30.0) for h in (0.01, 0.5)]
+    result += [
         Setting(float(np.log(r)), 0.02, float(np.log(2))) for r in (6.0, 7.5, 8.5, 11.0, 40.0)
     ]
-    return [as_dtype(s, np.float32) for s in found]
+    return [as_dtype(s, np.float32) for s in result]
 
 
 SETTINGS = designed_settings()
@@ -235,8 +235,8 @@ def test_jax_poisson_is_rejected_at_large_rates(getkey: Callable[[], jax.Array])
     large = [s for s in SETTINGS if 1e6 < laws.cir_rate(s.log_theta, s.step_size)[0] < 1e9]
     settings = [s for s in large if s.shape_parameter < 1e4][:6]
     assert rejections(draws.cir, getkey(), settings, 100_000) == {}
-    found = rejections(with_jax_poisson, getkey(), settings, 100_000)
-    assert len({setting for setting, _ in found}) >= 3
+    result = rejections(with_jax_poisson, getkey(), settings, 100_000)
+    assert len({setting for setting, _ in result}) >= 3
 
 
 def test_rounding_of_short_steps_is_as_documented(getkey: Callable[[], jax.Array]) -> None:
@@ -250,12 +250,12 @@ def test_rounding_of_short_steps_is_as_documented(getkey: Callable[[], jax.Array
     spacing = np.spacing(centre).astype(np.float64)
     # Starts as a chain has them, here and there between the floats around.
     start = (centre + np.arange(-250, 250)[:, None] * spacing).astype(np.float32)
-    found = np.asarray(draws.cir(getkey(), np.tile(start, (500, 1)), theta, h), np.float64)
+    result = np.asarray(draws.cir(getkey(), np.tile(start, (500, 1)), theta, h), np.float64)
     start = np.exp(np.tile(start, (500, 1)).astype(np.float64))
-    moved = np.exp(found) - (start * np.exp(-h) - theta * np.expm1(-h))
+    moved = np.exp(result) - (start * np.exp(-h) - theta * np.expm1(-h))
     excess = (moved**2 / (2 * start * h)).mean(axis=0) - 1
     documented = spacing**2 / 12 * theta / (2 * h)
     assert np.abs(excess - documented)[:3].max() < 0.015
     np.testing.assert_allclose(documented[:3], [0.01, 0.15, 0.04], rtol=0.06)
     assert documented[1:3].min() > 2 * 0.015  # so that a law that is not rounded would be seen
-    assert (np.log(start[:, 3]).astype(np.float32) == found[:, 3].astype(np.float32)).all()
+    assert (np.log(start[:, 3]).astype(np.float32) == result[:, 3].astype(np.float32)).all()

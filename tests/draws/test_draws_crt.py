@@ -37,15 +37,15 @@ def law(c, n):
 
 
 def p_values(getkey, factor=1.0, draw=draws.crt):
-    found = {}
+    result = {}
     for c, n in SETTINGS:
         pmf = law(np.float32(c), n)
         tables = np.asarray(draw(getkey(), factor * c, float(n), (SIZE,)))
         assert (tables == np.floor(tables)).all()
         assert (tables >= 1).all()
         seen = np.bincount(np.minimum(tables, pmf.size - 1).astype(int), minlength=pmf.size)
-        found[c, n] = checks.chi_square(seen, pmf)
-    return found
+        result[c, n] = checks.chi_square(seen, pmf)
+    return result
 
 
 def test_law(getkey):

@@ -24,12 +24,12 @@ def test_no_nan_at_extreme_arguments(dtype: type, getkey: Callable[[], jax.Array
     with jax.enable_x64(dtype is np.float64):
         positive = np.array([info.tiny, 1e-20, 1e-6, 0.3, 1.0, 1e8, 1e20, 1e30], dtype)
         for draw in (draws.loggamma, draws.poisson):
-            found = np.asarray(draw(getkey(), positive, (200, 8)))
-            assert positive[np.isnan(found).any(axis=0)].tolist() == []
+            result = np.asarray(draw(getkey(), positive, (200, 8)))
+            assert positive[np.isnan(result).any(axis=0)].tolist() == []
         starts = np.array([-np.inf, -info.max, -1e20, -1e4, 0, 88, 1e4, 1e20, info.max], dtype)
         x, a, h = (c.ravel() for c in np.meshgrid(starts, positive, positive))
-        found = np.asarray(draws.cir(getkey(), x, a, h, (50, x.size)))
-        wrong = np.isnan(found).any(axis=0)
+        result = np.asarray(draws.cir(getkey(), x, a, h, (50, x.size)))
+        wrong = np.isnan(result).any(axis=0)
         assert list(zip(x[wrong], a[wrong], h[wrong], strict=True)) == []
         rows = np.array(list(itertools.product(positive, repeat=2)), dtype)
         assert not np.isnan(np.asarray(draws.log_dirichlet(getkey(), rows, (50, 64)))).any()
@@ -116,10 +116,10 @@ def test_a_variate_has_a_column_of_words(size: int, getkey: Callable[[], jax.Arr
         return jnp.where(words(key, row, columns) & 1, jnp.full_like(parameter, row), -1)
 
     key = getkey()
-    found = rejection.sample(key, jnp.ones(size), propose)
+    result = rejection.sample(key, jnp.ones(size), propose)
     rows = range(2, 60, 2)  # 0 and 1 are the caller's
     allowed = np.stack([words(key, row, jnp.arange(size)) & 1 for row in rows])
-    np.testing.assert_array_equal(found, 2 + 2 * allowed.argmax(axis=0))
+    np.testing.assert_array_equal(result, 2 + 2 * allowed.argmax(axis=0))
 
 
 @pytest.mark.parametrize("word", [0x1FFFFFFF, 0x07FFFFFF, 0x00FFFFFF, 0x0000FFFF, 0x000000FF])

@@ -34,13 +34,13 @@ def gamma_rejections(draw, key: jax.Array, size: int, dtype: type = np.float32) 
     assert samples.dtype == dtype
     p_values: dict[object, float] = {}
     for shape_parameter, row in zip(SHAPES, samples.astype(np.float64), strict=True):
-        found = checks.check_law(row, gamma_law(shape_parameter), dtype=dtype)
+        result = checks.check_law(row, gamma_law(shape_parameter), dtype=dtype)
         k2, k4 = (float(special.polygamma(order, shape_parameter)) for order in (1, 3))
         mean = float(special.digamma(shape_parameter))
         off = float(np.mean(checks.float_resolution(row, dtype)))
-        found["digamma"] = checks.mean_z(row, mean, k2, resolution=off)
-        found["trigamma"] = checks.variance_z(row, mean, k2, k4 + 3 * k2**2, resolution=off)
-        p_values |= checks.prefixed(shape_parameter, found)
+        result["digamma"] = checks.mean_z(row, mean, k2, resolution=off)
+        result["trigamma"] = checks.variance_z(row, mean, k2, k4 + 3 * k2**2, resolution=off)
+        p_values |= checks.prefixed(shape_parameter, result)
     return checks.family(p_values)
 
 
@@ -152,8 +152,8 @@ def test_log_dirichlet_marginals(getkey: Callable[[], jax.Array]) -> None:
         exact = a.astype(np.float64)
         for index in {0, a.size // 2, a.size - 1}:
             law = beta_mixture_law(exact, index)
-            found = check_log_beta(log_p[:, index], law)
-            p_values |= checks.prefixed((name, index), found)
+            result = check_log_beta(log_p[:, index], law)
+            p_values |= checks.prefixed((name, index), result)
         half = a.size // 2
         if half > 1:
             total = np.logaddexp.reduce(log_p[:, :half], axis=1)

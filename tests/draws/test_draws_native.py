@@ -100,11 +100,11 @@ def test_log_probabilities_of_numbers_without_a_total(row):
 
 def test_log_probabilities_have_their_derivative(getkey):
     weights, some = jax.random.normal(getkey(), (2, 3, 40))
-    found = jax.grad(lambda x: jnp.vdot(normalise(x)[0], some) + 2 * normalise(x)[1].sum())
+    result = jax.grad(lambda x: jnp.vdot(normalise(x)[0], some) + 2 * normalise(x)[1].sum())
     other = jax.grad(
         lambda x: jnp.vdot(jax.nn.log_softmax(x), some) + 2 * jax.nn.logsumexp(x, axis=-1).sum()
     )
-    np.testing.assert_allclose(found(weights), other(weights), atol=2e-6)
+    np.testing.assert_allclose(result(weights), other(weights), atol=2e-6)
 
 
 @pytest.mark.parametrize("width", [4, 8])

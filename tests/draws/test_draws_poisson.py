@@ -140,5 +140,5 @@ def test_jax_poisson_is_rejected_at_1e6(getkey: Callable[[], jax.Array]) -> None
     def jax_poisson(key, rate, shape):
         return jax.random.poisson(key, rate, shape).astype(jnp.float32)
 
-    found = rejections(jax_poisson, getkey(), rates=(1e6,))
-    assert "chi_square" in {check for _, check in found}
+    result = rejections(jax_poisson, getkey(), rates=(1e6,))
+    assert "chi_square" in {check for _, check in result}

@@ -56,16 +56,16 @@ def angles(x: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 
 def angle_checks(dimension: int, x: np.ndarray, centres: np.ndarray) -> dict:
-    found: dict = {}
+    result: dict = {}
     for k, mean, rows in zip(CONCENTRATIONS, centres, x, strict=True):
         law = angle_law(dimension, float(k))
-        found |= checks.prefixed((dimension, float(k)), checks.check_law(angles(rows, mean), law))
-    return found
+        result |= checks.prefixed((dimension, float(k)), checks.check_law(angles(rows, mean), law))
+    return result
 
 
 def tangent_checks(dimension: int, x: np.ndarray, centres: np.ndarray, rng) -> dict:
     """One coordinate across the mean: that of a uniform unit vector, whatever the angle."""
-    found: dict = {}
+    result: dict = {}
     for k, mean, rows in zip(CONCENTRATIONS, centres, x, strict=True):
         unit = mean.astype(np.float64) / np.linalg.norm(mean.astype(np.float64))
         across = rows - (rows @ unit)[:, None] * unit
@@ -78,16 +78,16 @@ def tangent_checks(dimension: int, x: np.ndarray, centres: np.ndarray, rng) -> d
         c = across @ (direction / np.linalg.norm(direction))
         name, n = (dimension, float(k), "tangent"), len(c)
         if dimension == 2:
-            found[name] = float(stats.binomtest(int((c > 0).sum()), n, 0.5).pvalue)
+            result[name] = float(stats.binomtest(int((c > 0).sum()), n, 0.5).pvalue)
         else:
             half = (dimension - 2) / 2
             # Rounding of the vectors turns what is across by this much.
             rough = 1e-6 + 3e-8 * np.sqrt(k)
-            found[name] = checks.dkwm((1 + c) / 2, partial(symmetric_beta_cdf, half), None, rough)
+            result[name] = checks.dkwm((1 + c) / 2, partial(symmetric_beta_cdf, half), None, rough)
         # The side of the tangent does not depend on the angle.
         variance = float(np.var(angle)) / max(dimension - 1, 1)
-        found[(*name, "angle")] = checks.mean_z(c * (angle - angle.mean()), 0.0, variance)
-    return found
+        result[(*name, "angle")] = checks.mean_z(c * (angle - angle.mean()), 0.0, variance)
+    return result
 
 
 def symmetric_beta_cdf(half: float, z: np.ndarray) -> np.ndarray:
@@ -149,8 +149,8 @@ def test_law_rejects_mutants(mutant: str, getkey: Callable[[], jax.Array], seed:
         x = x + np.random.default_rng(seed).normal(0, 0.002, x.shape)
         x /= np.linalg.norm(x, axis=-1, keepdims=True)
     rng = np.random.default_rng(seed)
-    found = angle_checks(dimension, x, centres) | tangent_checks(dimension, x, centres, rng)
-    assert checks.family(found) != {}
+    result = angle_checks(dimension, x, centres) | tangent_checks(dimension, x, centres, rng)
+    assert checks.family(result) != {}
 
 
 def test_rejection_is_rare(getkey: Callable[[], jax.Array]) -> None:

@@ -29,35 +29,35 @@ def test_as_gensim(measure, expected):
     Its constant EPSILON was set to 1 / D for u_mass, which is the + 1 of the definition, and to
     1e-300 for the others (every pair here occurs together).
     """
-    found = coherence.coherence(WORDS, corpus(), measure=measure)
-    np.testing.assert_allclose(found, expected, rtol=1e-8)
+    result = coherence.coherence(WORDS, corpus(), measure=measure)
+    np.testing.assert_allclose(result, expected, rtol=1e-8)
 
 
 def test_by_hand():
     counts = sp.csr_array([[1, 1, 0, 2], [0, 3, 0, 1], [1, 1, 0, 1], [0, 0, 0, 1], [0, 0, 5, 1]])
     pair = [[0, 1], [0, 2], [0, 3], [1, 3]]
-    found = coherence.coherence(pair, counts)
+    result = coherence.coherence(pair, counts)
     half = np.log(0.4 / (0.4 * 0.6)) / -np.log(0.4)
-    np.testing.assert_allclose(found, [half, -1, 0, 0], atol=1e-15)
-    found = coherence.coherence(pair, counts, measure="u_mass")
-    np.testing.assert_allclose(found, np.log([3 / 2, 1 / 2, 3 / 2, 4 / 3]))
+    np.testing.assert_allclose(result, [half, -1, 0, 0], atol=1e-15)
+    result = coherence.coherence(pair, counts, measure="u_mass")
+    np.testing.assert_allclose(result, np.log([3 / 2, 1 / 2, 3 / 2, 4 / 3]))
     # Two words with NPMI x: both cosines are (1 + x)^2 / sqrt(1 + x^2) / sqrt(2 (1 + x)^2).
-    found = coherence.coherence(pair[:2], counts, measure="c_v")
-    np.testing.assert_allclose(found, [(1 + half) / np.sqrt(2 * (1 + half**2)), 0], atol=1e-15)
+    result = coherence.coherence(pair[:2], counts, measure="c_v")
+    np.testing.assert_allclose(result, [(1 + half) / np.sqrt(2 * (1 + half**2)), 0], atol=1e-15)
 
 
 @pytest.mark.parametrize("measure", coherence.MEASURES)
 def test_words_that_always_come_together(measure):
-    found = coherence.coherence([[0, 1, 2]], sp.csr_array(np.ones((5, 3), int)), measure=measure)
-    np.testing.assert_allclose(found, np.log(6 / 5) if measure == "u_mass" else 1)
+    result = coherence.coherence([[0, 1, 2]], sp.csr_array(np.ones((5, 3), int)), measure=measure)
+    np.testing.assert_allclose(result, np.log(6 / 5) if measure == "u_mass" else 1)
 
 
 @pytest.mark.parametrize("measure", coherence.MEASURES)
 def test_words_in_no_document_are_left_out(measure):
     counts = sp.csr_array([[1, 1, 0], [0, 1, 0], [1, 1, 0]])
-    found = coherence.coherence([[0, 2, 1], [2, 0, 1]], counts, measure=measure)
+    result = coherence.coherence([[0, 2, 1], [2, 0, 1]], counts, measure=measure)
     np.testing.assert_array_equal(
-        found, np.repeat(coherence.coherence([[0, 1]], counts, measure=measure), 2)
+        result, np.repeat(coherence.coherence([[0, 1]], counts, measure=measure), 2)
     )
     counts = sp.csr_array([[1, 0, 0], [1, 0, 0]])
     assert np.isnan(coherence.coherence([[0, 1, 2]], counts, measure=measure)).all()
@@ -87,8 +87,8 @@ def test_top_words_with_ties():
     rng = np.random.default_rng(1)
     topics = rng.integers(1, 5, (6, 30)) / 4
     for top in (1, 7, 30, 99):
-        found = coherence.top_words(topics, top)
-        np.testing.assert_array_equal(found, np.argsort(-topics, axis=1, kind="stable")[:, :top])
+        result = coherence.top_words(topics, top)
+        np.testing.assert_array_equal(result, np.argsort(-topics, axis=1, kind="stable")[:, :top])
 
 
 def test_diversity():

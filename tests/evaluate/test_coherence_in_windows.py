@@ -39,9 +39,9 @@ def npmi(first, second, window):
 @pytest.mark.parametrize("window", [2, 3, 10])
 def test_npmi_is_that_of_the_definition(gensim, window):
     pairs = [[0, 2], [1, 3], [0, 1], [3, 4]]
-    found = coherence_in_windows(pairs, TEXTS, WORDS, measure="c_npmi", window=window)
+    result = coherence_in_windows(pairs, TEXTS, WORDS, measure="c_npmi", window=window)
     expected = [npmi(WORDS[a], WORDS[b], window) for a, b in pairs]
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(result, expected, atol=1e-9)
 
 
 def test_a_window_over_whole_texts_is_the_coherence_of_documents(gensim):
@@ -52,16 +52,16 @@ def test_a_window_over_whole_texts_is_the_coherence_of_documents(gensim):
     texts = [[w for w, n in zip(words, row, strict=True) if n] for row in counts]
     topics = rng.dirichlet(np.ones(6), 3)
     whole = coherence.coherence(topics, counts[counts.any(axis=1)], measure="c_v", top=4)
-    found = coherence_in_windows(topics, texts, words, measure="c_v", top=4)
-    np.testing.assert_allclose(found, whole, atol=1e-6)
+    result = coherence_in_windows(topics, texts, words, measure="c_v", top=4)
+    np.testing.assert_allclose(result, whole, atol=1e-6)
 
 
 def test_words_of_no_text_are_left_out(gensim):
     words = [*WORDS, "comet", "star"]
     topics = [[0, 2, 5], [5, 6, 0]]
-    found = coherence_in_windows(topics, TEXTS, words, measure="c_npmi")
+    result = coherence_in_windows(topics, TEXTS, words, measure="c_npmi")
     alone = coherence_in_windows([[0, 2]], TEXTS, words, measure="c_npmi")
-    np.testing.assert_array_equal(found, [alone[0], np.nan])
+    np.testing.assert_array_equal(result, [alone[0], np.nan])
 
 
 @pytest.mark.parametrize(

@@ -100,9 +100,9 @@ def test_an_interrupted_fit_ends_the_comparison():
 
 def test_estimate_is_mean_and_standard_error(seed):
     values = np.random.default_rng(seed).normal(size=12)
-    found = compare.estimate(values)
-    assert found.mean == pytest.approx(values.mean())
-    assert found.error == pytest.approx(values.std(ddof=1) / np.sqrt(12))
+    result = compare.estimate(values)
+    assert result.mean == pytest.approx(values.mean())
+    assert result.error == pytest.approx(values.std(ddof=1) / np.sqrt(12))
     assert np.isnan(compare.estimate(values[:1]).error)
 
 

@@ -36,9 +36,9 @@ from simplex_jax.evaluate.covariates import column, cut, design
     ],
 )
 def test_a_column_is_what_all_its_values_are(values, kind, expected):
-    found = column("c", values)
-    assert found.kind == kind
-    np.testing.assert_allclose(found.values, expected, rtol=1e-9)
+    result = column("c", values)
+    assert result.kind == kind
+    np.testing.assert_allclose(result.values, expected, rtol=1e-9)
 
 
 def test_columns_of_a_data_frame():
@@ -58,9 +58,9 @@ def test_columns_of_a_data_frame():
 def test_categories_of_a_data_frame_are_groups_in_their_order(of):
     pandas = pytest.importorskip("pandas")
     codes = getattr(pandas, of)(pandas.Categorical([1, 3, None, 2], categories=[3, 2, 1, 9]))
-    found = column("c", codes)
-    assert (found.kind, found.groups) == ("group", ("3", "2", "1"))  # There is no 9.
-    assert found.values.tolist() == [2, 0, -1, 1]
+    result = column("c", codes)
+    assert (result.kind, result.groups) == ("group", ("3", "2", "1"))  # There is no 9.
+    assert result.values.tolist() == [2, 0, -1, 1]
     sizes = pandas.Categorical(["small", "NA", "big", "small"], ["small", "big", "NA"])
     assert column("c", sizes).groups == ("small", "big")
     assert column("c", sizes).values.tolist() == [0, -1, 1, 0]
@@ -110,38 +110,38 @@ def told(columns, shares=SHARES, **options):
     """Values of the terms by column and label, of each share."""
     made = design(columns, **options)
     asked = np.stack([term.row for term in made.terms])
-    found = composition.Regression(made.matrix, asked).of(np.asarray(shares)[made.rows])
+    result = composition.Regression(made.matrix, asked).of(np.asarray(shares)[made.rows])
     return {
-        (term.column, term.label): found.mean[:, place] for place, term in enumerate(made.terms)
+        (term.column, term.label): result.mean[:, place] for place, term in enumerate(made.terms)
     }
 
 
 def test_of_groups_the_terms_are_means_and_differences_from_the_first():
-    found = told({"party": PARTY})
+    result = told({"party": PARTY})
     means = {party: SHARES[party == PARTY].mean(axis=0) for party in "DIR"}
-    assert [label for _, label in found] == ["D", "I", "R", "I - D", "R - D"]
+    assert [label for _, label in result] == ["D", "I", "R", "I - D", "R - D"]
     for party, mean in means.items():
-        np.testing.assert_allclose(found["party", party], mean, rtol=1e-10)
-    np.testing.assert_allclose(found["party", "R - D"], means["R"] - means["D"], rtol=1e-8)
+        np.testing.assert_allclose(result["party", party], mean, rtol=1e-10)
+    np.testing.assert_allclose(result["party", "R - D"], means["R"] - means["D"], rtol=1e-8)
 
 
 def test_of_numbers_the_terms_are_a_line_and_its_slope():
-    found = told({"year": YEAR})
+    result = told({"year": YEAR})
     slope, offset = np.polyfit(YEAR, SHARES[:, 0], 1)
-    assert found["year", "slope"][0] == pytest.approx(slope, rel=1e-8)
+    assert result["year", "slope"][0] == pytest.approx(slope, rel=1e-8)
     low = YEAR.min()
-    assert found["year", f"{low}"][0] == pytest.approx(offset + slope * low, rel=1e-8)
-    assert len(found) == covariates.POINTS + 1
+    assert result["year", f"{low}"][0] == pytest.approx(offset + slope * low, rel=1e-8)
+    assert len(result) == covariates.POINTS + 1
 
 
 def test_a_spline_passes_through_what_is_one_and_ends_in_its_difference():
     """A straight line is a natural spline, and so is found again."""
     line = 0.2 + 0.003 * (YEAR - 1900)
-    found = told({"year": YEAR}, line[:, None], smooth=4)
-    assert len(found) == covariates.POINTS + 1
+    result = told({"year": YEAR}, line[:, None], smooth=4)
+    assert len(result) == covariates.POINTS + 1
     low, high = YEAR.min(), YEAR.max()
-    assert found["year", f"{low}"][0] == pytest.approx(0.2 + 0.003 * (low - 1900))
-    assert found["year", f"{high} - {low}"][0] == pytest.approx(0.003 * (high - low))
+    assert result["year", f"{low}"][0] == pytest.approx(0.2 + 0.003 * (low - 1900))
+    assert result["year", f"{high} - {low}"][0] == pytest.approx(0.003 * (high - low))
     curve = np.sin((YEAR - 1900) / 16)[:, None]
     near = told({"year": YEAR}, curve, smooth=9)
     at = [float(label) for _, label in near if " - " not in label]
@@ -150,12 +150,12 @@ def test_a_spline_passes_through_what_is_one_and_ends_in_its_difference():
 
 
 def test_with_several_columns_the_others_stand_at_their_mean():
-    found = told({"party": PARTY, "year": YEAR}, by=["year", "party"])
+    result = told({"party": PARTY, "year": YEAR}, by=["year", "party"])
     matrix = np.column_stack([np.ones(N), PARTY == "I", PARTY == "R", YEAR]).astype(float)
     b = np.linalg.lstsq(matrix, SHARES[:, 0])[0]
-    assert found["party", "R - D"][0] == pytest.approx(b[2], rel=1e-6)
-    assert found["year", "slope"][0] == pytest.approx(b[3], rel=1e-6)
-    assert found["party", "R"][0] == pytest.approx(b[0] + b[2] + b[3] * YEAR.mean(), rel=1e-6)
+    assert result["party", "R - D"][0] == pytest.approx(b[2], rel=1e-6)
+    assert result["year", "slope"][0] == pytest.approx(b[3], rel=1e-6)
+    assert result["party", "R"][0] == pytest.approx(b[0] + b[2] + b[3] * YEAR.mean(), rel=1e-6)
 
 
 def test_documents_that_lack_a_covariate_are_left_out():

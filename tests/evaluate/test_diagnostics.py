@@ -17,28 +17,28 @@ def autoregressive(rng, chains, samples, rho):
 def test_effective_size_of_an_autoregression():
     """It is n (1 - rho) / (1 + rho); the estimate is good to some 5 % here."""
     trace = autoregressive(np.random.default_rng(0), 4, 5000, 0.8)
-    found = summary({"x": trace})["x"]
-    assert found["ess"] == pytest.approx(20_000 / 9, rel=0.15)
-    assert found["rhat"] < 1.01
+    result = summary({"x": trace})["x"]
+    assert result["ess"] == pytest.approx(20_000 / 9, rel=0.15)
+    assert result["rhat"] < 1.01
 
 
 def test_chains_apart_show_in_location_and_in_scale():
     rng = np.random.default_rng(1)
     same = rng.normal(size=(4, 500))
-    found = summary(
+    result = summary(
         {
             "location": same + np.array([[0], [0], [0], [1]]),
             "scale": same * np.array([[1], [1], [1], [4]]),
             "drift": same + np.linspace(0, 3, 500),
         }
     )
-    assert all(values["rhat"] > 1.05 for values in found.values())
+    assert all(values["rhat"] > 1.05 for values in result.values())
 
 
 def test_one_chain_has_an_effective_size_only():
-    found = summary({"x": np.random.default_rng(2).normal(size=(1, 400))})["x"]
-    assert np.isnan(found["rhat"])
-    assert 200 < found["ess"] < 800
+    result = summary({"x": np.random.default_rng(2).normal(size=(1, 400))})["x"]
+    assert np.isnan(result["rhat"])
+    assert 200 < result["ess"] < 800
 
 
 @pytest.mark.parametrize(

@@ -15,21 +15,21 @@ WORDS = ["sun", "moon", "star", "sky"]
 
 
 def test_pyldavis_gets_the_words_that_occur_most_often():
-    found = exports.to_pyldavis(TOPICS, SHARES, COUNTS, WORDS, top_terms=3)
-    assert found["vocab"] == ["star", "sun", "sky"]  # of equal ones the first in the vocabulary
-    assert found["term_frequency"].tolist() == [5, 4, 4]
+    result = exports.to_pyldavis(TOPICS, SHARES, COUNTS, WORDS, top_terms=3)
+    assert result["vocab"] == ["star", "sun", "sky"]  # of equal ones the first in the vocabulary
+    assert result["term_frequency"].tolist() == [5, 4, 4]
     kept = TOPICS[:, [2, 0, 3]]
-    np.testing.assert_allclose(found["topic_term_dists"], kept / kept.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(result["topic_term_dists"], kept / kept.sum(axis=1, keepdims=True))
     # The document without words is left out; shares have a sum of 1.
-    assert found["doc_lengths"].tolist() == [8, 5]
-    np.testing.assert_allclose(found["doc_topic_dists"], [[0.25, 0.75], [0.5, 0.5]])
+    assert result["doc_lengths"].tolist() == [8, 5]
+    np.testing.assert_allclose(result["doc_topic_dists"], [[0.25, 0.75], [0.5, 0.5]])
 
 
 def test_pyldavis_gets_all_words_where_there_are_few():
-    found = exports.to_pyldavis(TOPICS, SHARES, COUNTS.toarray(), np.array(WORDS, object))
-    assert found["vocab"] == ["star", "sun", "sky", "moon"]
-    assert all(type(word) is str for word in found["vocab"])
-    np.testing.assert_allclose(found["topic_term_dists"], TOPICS[:, [2, 0, 3, 1]])
+    result = exports.to_pyldavis(TOPICS, SHARES, COUNTS.toarray(), np.array(WORDS, object))
+    assert result["vocab"] == ["star", "sun", "sky", "moon"]
+    assert all(type(word) is str for word in result["vocab"])
+    np.testing.assert_allclose(result["topic_term_dists"], TOPICS[:, [2, 0, 3, 1]])
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from simplex_jax.evaluate import matching
 
 
 def test_affinity_by_hand():
-    found = matching.affinity([[1, 0, 0], [2, 2, 0]], [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-    np.testing.assert_allclose(found, [[np.sqrt(0.5), 0], [1, 0]], rtol=1e-15)
+    result = matching.affinity([[1, 0, 0], [2, 2, 0]], [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    np.testing.assert_allclose(result, [[np.sqrt(0.5), 0], [1, 0]], rtol=1e-15)
 
 
 def test_affinity_over_more_words_than_are_taken_at_once(monkeypatch):
@@ -28,9 +28,9 @@ def test_a_permutation_is_found_through_noise():
     reference = rng.dirichlet(np.full(200, 0.1), 12)
     order = rng.permutation(12)
     noisy = (reference + 0.1 * rng.dirichlet(np.full(200, 0.1), 12))[order]
-    found = matching.match(reference, noisy)
-    np.testing.assert_array_equal(order[found.order], np.arange(12))
-    assert found.similarity.min() > 0.85
+    result = matching.match(reference, noisy)
+    np.testing.assert_array_equal(order[result.order], np.arange(12))
+    assert result.similarity.min() > 0.85
 
 
 @pytest.mark.parametrize("others", [3, 4, 5])
@@ -38,16 +38,16 @@ def test_the_sum_of_affinities_is_largest(others):
     rng = np.random.default_rng(2)
     one, two = rng.dirichlet(np.ones(5), 4), rng.dirichlet(np.ones(5), others)
     table = matching.affinity(one, two)
-    found = matching.match(one, two)
-    chosen = found.order[found.order >= 0]
+    result = matching.match(one, two)
+    chosen = result.order[result.order >= 0]
     assert len(set(chosen)) == len(chosen) == min(4, others)
-    assert (found.similarity[found.order < 0] == 0).all()
+    assert (result.similarity[result.order < 0] == 0).all()
     best = max(
         sum(table[i, j] for i, j in zip(rows, columns, strict=True))
         for rows in itertools.permutations(range(4), min(4, others))
         for columns in itertools.permutations(range(others), min(4, others))
     )
-    assert found.similarity.sum() == pytest.approx(best)
+    assert result.similarity.sum() == pytest.approx(best)
 
 
 def test_stability_is_the_mean_over_all_pairs_of_runs():
@@ -62,9 +62,9 @@ def test_stability_is_the_mean_over_all_pairs_of_runs():
 def test_topics_are_shared_if_each_is_the_others_nearest_and_near():
     first = np.array([[0.5, 0.5, 0, 0], [0, 0.2, 0.8, 0], [0, 0, 0.1, 0.9]])
     other = np.array([[0.4, 0.6, 0, 0], [0.4, 0, 0, 0.6], [0, 0.1, 0.8, 0.1]])
-    found = matching.align([first, other])
-    assert found.shared[0].all()
-    assert found.shared[1].tolist() == [True, True, True]
+    result = matching.align([first, other])
+    assert result.shared[0].all()
+    assert result.shared[1].tolist() == [True, True, True]
     far = matching.align([np.eye(3), np.full((3, 3), 1 / 3)])
     assert not far.shared[1].any()
 
@@ -75,10 +75,10 @@ def test_an_ambiguous_match_is_not_shared(swap):
     alike = np.array([[0.5, 0.5, 0, 0], [0.4, 0.6, 0, 0], [0, 0, 0.9, 0.1]])
     other = np.array([[0.45, 0.55, 0, 0], [0, 0, 0.1, 0.9], [0, 0, 0.8, 0.2]])
     runs = [other, alike] if swap else [alike, other]
-    found = matching.align(runs)
-    pair = found.shared[1, :2] if not swap else found.shared[1, :1]
+    result = matching.align(runs)
+    pair = result.shared[1, :2] if not swap else result.shared[1, :1]
     assert not pair.any()
-    assert found.shared[1, 2]
+    assert result.shared[1, 2]
 
 
 def test_stability_of_one_run_is_not_known():

@@ -12,10 +12,10 @@ from simplex_jax.evaluate import partitions
 
 def all_partitions(n):
     """Every partition of n rows once, by restricted growth."""
-    found = [(0,)]
+    result = [(0,)]
     for _ in range(n - 1):
-        found = [(*p, k) for p in found for k in range(max(p) + 2)]
-    return np.array(found)
+        result = [(*p, k) for p in result for k in range(max(p) + 2)]
+    return np.array(result)
 
 
 def by_definition(a, b, loss):
@@ -35,9 +35,9 @@ def test_losses_by_definition(loss, seed) -> None:
     rng = np.random.default_rng(seed)
     draws = rng.integers(-3, 40, (6, 25)) * 1000
     other = rng.integers(0, 4, 25)
-    found = LOSSES[loss](draws, other)
+    result = LOSSES[loss](draws, other)
     exact = [by_definition(draw, other, loss) for draw in draws]
-    np.testing.assert_allclose(found, exact, atol=1e-12)
+    np.testing.assert_allclose(result, exact, atol=1e-12)
     assert LOSSES[loss](draws[0], draws[0] + 7) == 0
     assert LOSSES[loss]([3], [9]) == 0
     np.testing.assert_allclose(LOSSES[loss](other, draws[0]), exact[0], atol=1e-12)
@@ -71,12 +71,12 @@ def test_the_point_partition_is_the_best_of_all(loss, seed) -> None:
     for _ in range(20):
         centre = every[rng.integers(len(every))]
         draws = np.where(rng.random((60, 6)) < 0.15, rng.integers(0, 7, (60, 6)), centre)
-        found = partitions.point_partition(draws, loss)
+        result = partitions.point_partition(draws, loss)
         expected = [LOSSES[loss](draws, one).mean() for one in every]
-        assert np.isclose(found.loss, LOSSES[loss](draws, found.labels).mean())
-        assert found.loss >= min(expected) - 1e-12
-        best += np.isclose(found.loss, min(expected))
-        assert (found.rows_used, found.draws_used) == (6, 60)
+        assert np.isclose(result.loss, LOSSES[loss](draws, result.labels).mean())
+        assert result.loss >= min(expected) - 1e-12
+        best += np.isclose(result.loss, min(expected))
+        assert (result.rows_used, result.draws_used) == (6, 60)
     assert best >= 19  # draws and cuts are not all partitions
 
 
@@ -88,17 +88,17 @@ def blurred(rng, n, share, draws=30):
 
 def test_the_tree_finds_what_no_draw_is(seed) -> None:
     truth, labels = blurred(np.random.default_rng(seed), 120, 0.2)
-    found = partitions.point_partition(labels)
-    assert found.source == "tree"
-    assert partitions.variation_of_information(found.labels, truth) == 0
-    assert (np.diff(np.bincount(found.labels)) <= 0).all()
+    result = partitions.point_partition(labels)
+    assert result.source == "tree"
+    assert partitions.variation_of_information(result.labels, truth) == 0
+    assert (np.diff(np.bincount(result.labels)) <= 0).all()
 
 
 def test_thinning_is_told_and_labels_all_rows(seed) -> None:
     truth, labels = blurred(np.random.default_rng(seed), 900, 0.2)
-    found = partitions.point_partition(labels, most_rows=150, most_draws=7)
-    assert (found.rows_used, found.draws_used, found.source) == (150, 7, "tree")
-    assert partitions.variation_of_information(found.labels, truth) < 0.02
+    result = partitions.point_partition(labels, most_rows=150, most_draws=7)
+    assert (result.rows_used, result.draws_used, result.source) == (150, 7, "tree")
+    assert partitions.variation_of_information(result.labels, truth) < 0.02
     same = partitions.point_partition(np.tile(truth, (4, 1)), most_rows=100)
     assert same.loss == 0
     assert partitions.variation_of_information(same.labels, truth) == 0
@@ -108,9 +108,9 @@ def test_co_clustering_and_numbers(seed) -> None:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 4, (50, 12))
     chosen = [3, 0, 7]
-    found = partitions.co_clustering(labels, chosen)
+    result = partitions.co_clustering(labels, chosen)
     exact = np.mean([[[d[i] == d[j] for j in chosen] for i in chosen] for d in labels], axis=0)
-    np.testing.assert_allclose(found, exact)
+    np.testing.assert_allclose(result, exact)
     numbers = partitions.cluster_numbers(labels)
     assert numbers.tolist() == [len(set(d)) for d in labels.tolist()]
     posterior = partitions.number_posterior(numbers)
@@ -119,11 +119,11 @@ def test_co_clustering_and_numbers(seed) -> None:
 
 
 def test_one_row_and_one_draw() -> None:
-    found = partitions.point_partition(np.array([[5]]))
-    assert (found.labels.tolist(), found.loss) == ([0], 0)
+    result = partitions.point_partition(np.array([[5]]))
+    assert (result.labels.tolist(), result.loss) == ([0], 0)
     assert partitions.cluster_numbers(np.array([[5], [2]])).tolist() == [1, 1]
-    found = partitions.point_partition(np.array([[2, 2, 1]]), "binder")
-    assert (found.labels.tolist(), found.loss) == ([0, 0, 1], 0)
+    result = partitions.point_partition(np.array([[2, 2, 1]]), "binder")
+    assert (result.labels.tolist(), result.loss) == ([0, 0, 1], 0)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_every_picture_draws_on_given_axes_and_returns_them(seed):
     log_p, x = np.log(rng.dirichlet(np.ones(3), size=20)), rng.normal(size=(20, 3))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     figure, given = pyplot.subplots(1, 6)
-    found = [
+    result = [
         plots.trace(rng.normal(size=(2, 20)), axes=given[0]),
         plots.sparse_boxplots(log_p, axes=given[1]),
         plots.perplexity(RECORDS, axes=given[2]),
@@ -48,7 +48,7 @@ def test_every_picture_draws_on_given_axes_and_returns_them(seed):
         shapes.triangle(np.exp(log_p), axes=given[4]),
         shapes.sphere(x, axes=given[5]),
     ]
-    assert all(one is other for one, other in zip(found, given, strict=True))
+    assert all(one is other for one, other in zip(result, given, strict=True))
     assert pyplot.get_fignums() == [figure.number]
     figure.canvas.draw()
 
@@ -145,8 +145,8 @@ def test_names_are_drawn_as_they_are(price):
         shapes.triangle(np.eye(3), names=[*labels, "c"]),
     ]
     whole = [f">{price}</text>", f">{price}, average</text>"]
-    found = [drawn(axes) for axes in pictures]
-    assert [any(text in one for text in whole) for one in found] == [True] * len(found)
+    result = [drawn(axes) for axes in pictures]
+    assert [any(text in one for text in whole) for one in result] == [True] * len(result)
 
 
 def test_corners_of_the_triangle_and_its_density():

@@ -151,8 +151,8 @@ def test_null_law_of_known_eigenvalues(weights, seed):
     simulated = (squares - 1) @ weights
     for level in (0.9, 0.5, 0.1, 0.01, 0.001):
         at = np.quantile(simulated, 1 - level)
-        found = pairs.upper_tail(at, (z * weights) @ z.T)
-        assert found == pytest.approx(level, rel=0.3 if level < 0.005 else 0.12)
+        result = pairs.upper_tail(at, (z * weights) @ z.T)
+        assert result == pytest.approx(level, rel=0.3 if level < 0.005 else 0.12)
 
 
 def test_statistics_near_their_mean_have_a_p_value():
@@ -161,8 +161,8 @@ def test_statistics_near_their_mean_have_a_p_value():
     apart = angle[:, None] - angle
     table = np.cos(apart) + 0.7 * np.cos(2 * apart) + 0.1 * np.cos(3 * apart)
     sizes = np.logspace(-14, -4, 300)
-    found = [pairs.upper_tail(at, table) for at in (*-sizes, *sizes)]
-    np.testing.assert_allclose(found, found[0], atol=1e-4)
+    result = [pairs.upper_tail(at, table) for at in (*-sizes, *sizes)]
+    np.testing.assert_allclose(result, result[0], atol=1e-4)
 
 
 # --- What they see on the simplex.
@@ -338,9 +338,9 @@ def test_p_values_on_the_sphere_are_uniform(p, k, getkey):
     mean = np.zeros(p)
     mean[-1] = 1.0
     x = np.asarray(draws.von_mises_fisher(getkey(), mean, k, shape=(200, 1000)))
-    found = np.array([stein.sphere(row, k * mean).p_value for row in x])
-    assert checks.dkwm(found, stats.uniform.cdf) > 1e-4
-    assert (found < 0.01).sum() <= 8
+    result = np.array([stein.sphere(row, k * mean).p_value for row in x])
+    assert checks.dkwm(result, stats.uniform.cdf) > 1e-4
+    assert (result < 0.01).sum() <= 8
 
 
 @pytest.mark.slow

@@ -31,9 +31,9 @@ def test_a_run_of_chains(traced):
     tree = to_arviz.from_run(
         positions, info, chains=True, dims={"position": ["colour"]}, coords={"colour": list("rgb")}
     )
-    found = tree["posterior"]["position"]
-    assert found.dims == ("chain", "draw", "colour")
-    np.testing.assert_array_equal(found.sel(chain=2, draw=17, colour="g"), positions[17, 2, 1])
+    result = tree["posterior"]["position"]
+    assert result.dims == ("chain", "draw", "colour")
+    np.testing.assert_array_equal(result.sel(chain=2, draw=17, colour="g"), positions[17, 2, 1])
     assert set(tree["sample_stats"].data_vars) == {*info._fields}
     np.testing.assert_array_equal(tree["sample_stats"]["smallest"][1], info.smallest[:, 1])
 
@@ -121,10 +121,10 @@ def test_a_mixture_has_its_traces_and_apart_from_them_its_partitions():
     fitted = kept_mixture()
     tree = to_arviz.from_fit(fitted)
     np.testing.assert_array_equal(tree["posterior"]["alpha"], fitted.traces["alpha"].T)
-    found = tree["partitions"]
-    assert found["labels"].dims == ("chain", "draw", "row")
-    np.testing.assert_array_equal(found["labels"][1, 0], [3, 4, 5])
-    np.testing.assert_array_equal(found["step"], [[10, 20]] * 2)
+    result = tree["partitions"]
+    assert result["labels"].dims == ("chain", "draw", "row")
+    np.testing.assert_array_equal(result["labels"][1, 0], [3, 4, 5])
+    np.testing.assert_array_equal(result["step"], [[10, 20]] * 2)
 
 
 def test_a_mixture_that_was_interrupted_early_has_a_partition_without_a_step():

@@ -97,13 +97,13 @@ def test_joins_are_continuous(dtype: type) -> None:
         assert jump.max() < (5e-6 if dtype is np.float32 else 1e-12)
         assert (jump <= 1e-6 * np.maximum(1, np.abs(above))).all()
         ends = [np.nextafter(dtype(shift), dtype(0)), dtype(shift)]
-        found, exact = (
+        actual, exact = (
             np.diff([evaluate(function, kind, end, order[1:]) for end in ends], axis=0)[0]
             for kind in (dtype, np.float64)
         )
         # In float32 terms of the size of the order cancel where log I is near 0.
         scale = 1 if dtype is np.float64 or slope is not None else shift
-        assert (np.abs(found - exact) <= 1e-6 * scale).all()
+        assert (np.abs(actual - exact) <= 1e-6 * scale).all()
 
 
 @both
@@ -146,9 +146,9 @@ def test_derivatives_in_the_argument(dtype: type) -> None:
         second = jax.vmap(jax.grad(jax.grad(function, 1), 1))
         return jnp.stack([first(*values), second(*values)])
 
-    found = evaluate(lambda n, x: both_derivatives(bessel.log_series, n, x), dtype, order, x)
-    assert (found[0] == evaluate(bessel.ratio, dtype, order, x)).all()
-    np.testing.assert_allclose(found[1], SLOPE[keep], rtol=150 * np.finfo(dtype).eps + 1e-10)
+    actual = evaluate(lambda n, x: both_derivatives(bessel.log_series, n, x), dtype, order, x)
+    assert (actual[0] == evaluate(bessel.ratio, dtype, order, x)).all()
+    np.testing.assert_allclose(actual[1], SLOPE[keep], rtol=150 * np.finfo(dtype).eps + 1e-10)
     slope = evaluate(jax.vmap(jax.grad(bessel.log_iv, 1)), dtype, order, x)
     np.testing.assert_allclose(slope, RATIO[keep] + order / x, rtol=1e-6)
 
@@ -176,14 +176,14 @@ def test_differences_keep_their_digits(order: float) -> None:
     )
     for difference, slope in cases:
         exact = half * (evaluate(slope, np.float64, order, between) @ weights)
-        found = evaluate(difference, np.float32, order, y, x)
-        np.testing.assert_allclose(found, exact, rtol=3e-6, atol=2e-9)
-        found = evaluate(difference, np.float64, order, y, x)
-        np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-11)
+        actual = evaluate(difference, np.float32, order, y, x)
+        np.testing.assert_allclose(actual, exact, rtol=3e-6, atol=2e-9)
+        actual = evaluate(difference, np.float64, order, y, x)
+        np.testing.assert_allclose(actual, exact, rtol=1e-9, atol=1e-11)
     # Where an argument is small, and so the difference too.
-    found = evaluate(bessel.log_series_difference, np.float32, order, 0.0, np.array([1.0, 90.0]))
+    actual = evaluate(bessel.log_series_difference, np.float32, order, 0.0, np.array([1.0, 90.0]))
     exact = -evaluate(bessel.log_series, np.float64, order, np.array([1.0, 90.0]))
-    np.testing.assert_allclose(found, exact, rtol=1e-6, atol=3e-9)
+    np.testing.assert_allclose(actual, exact, rtol=1e-6, atol=3e-9)
     slopes = jax.grad(bessel.log_series_difference, (1, 2))(order, 70.0, 60.0)
     assert slopes == (bessel.ratio(order, 70.0), -bessel.ratio(order, 60.0))
 
@@ -202,8 +202,8 @@ def test_differences_of_small_arguments_keep_their_digits() -> None:
         between = (y.astype(float) + x)[..., None] / 2 + half[..., None] * nodes
         for difference, slope in cases:
             exact = half * (evaluate(slope, np.float64, order[..., None], between) @ weights)
-            found = evaluate(difference, np.float32, order, y, x)
-            np.testing.assert_allclose(found, exact, rtol=3e-6)
+            actual = evaluate(difference, np.float32, order, y, x)
+            np.testing.assert_allclose(actual, exact, rtol=3e-6)
 
 
 def test_bad_arguments() -> None:

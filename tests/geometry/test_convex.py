@@ -81,23 +81,23 @@ def test_the_simplex_in_float32_equals_bisection_in_float64(k, offset, seed):
         above = np.maximum(x - middle[:, None], 0).sum(axis=1) > 1
         low, high = np.where(above, middle, low), np.where(above, high, middle)
     exact = np.maximum(x - low[:, None], 0)
-    found = np.asarray(convex.simplex()(jnp.asarray(x, jnp.float32)))
-    np.testing.assert_allclose(found, exact, atol=2e-6)
+    result = np.asarray(convex.simplex()(jnp.asarray(x, jnp.float32)))
+    np.testing.assert_allclose(result, exact, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_trees_rows_and_points_already_inside(name, seed):
     rng, project = np.random.default_rng(seed), SETS[name]
     tree = {"a": jnp.asarray(rng.standard_normal((2, 3, 4)), jnp.float32), "b": jnp.ones(4)}
-    found = project(tree)
-    assert found["a"].shape == (2, 3, 4)
-    assert found["a"].dtype == jnp.float32
-    np.testing.assert_allclose(found["a"][1, 2], project(tree["a"][1, 2]), rtol=1e-6)
-    np.testing.assert_allclose(project(found)["a"], found["a"], atol=1e-6)
-    assert bool(convex.contains(project, found))
+    result = project(tree)
+    assert result["a"].shape == (2, 3, 4)
+    assert result["a"].dtype == jnp.float32
+    np.testing.assert_allclose(result["a"][1, 2], project(tree["a"][1, 2]), rtol=1e-6)
+    np.testing.assert_allclose(project(result)["a"], result["a"], atol=1e-6)
+    assert bool(convex.contains(project, result))
     assert not bool(convex.contains(project, tree))
-    np.testing.assert_allclose(convex.distance(project, found), 0, atol=1e-6)
-    apart = [np.sum((np.asarray(tree[k]) - np.asarray(found[k])) ** 2) for k in tree]
+    np.testing.assert_allclose(convex.distance(project, result), 0, atol=1e-6)
+    apart = [np.sum((np.asarray(tree[k]) - np.asarray(result[k])) ** 2) for k in tree]
     assert float(convex.distance(project, tree)) == pytest.approx(np.sqrt(sum(apart)), rel=1e-5)
     points = jnp.asarray(inside(name, rng, 20), jnp.float32)
     np.testing.assert_allclose(project(points), points, atol=1e-5)
@@ -114,9 +114,9 @@ def test_bounds_of_rows():
 
 @pytest.mark.parametrize("name", SETS)
 def test_nan_stays_nan(name):
-    found = SETS[name](jnp.array([0.1, jnp.nan, 0.2, 2.2]))
-    assert np.isnan(found[1])
-    assert name == "box" or np.isnan(found).all()
+    result = SETS[name](jnp.array([0.1, jnp.nan, 0.2, 2.2]))
+    assert np.isnan(result[1])
+    assert name == "box" or np.isnan(result).all()
     assert not bool(convex.contains(SETS[name], jnp.full(4, jnp.nan)))
 
 

@@ -63,12 +63,12 @@ def test_scores_against_forty_digits(dtype):
         slope = jax.vmap(jax.grad(gamma_scores.log_ratio))(z, s)
     for z_i, s_i, r_i, slope_i in zip(z, s, r, slope, strict=True):
         z_i, s_i, r_i = float(z_i), float(s_i), float(r_i)
-        found = score(r_i, s_i)
-        assert abs(found - z_i) < 1e-5 * max(1, abs(z_i)), (z_i, s_i)
+        result = score(r_i, s_i)
+        assert abs(result - z_i) < 1e-5 * max(1, abs(z_i)), (z_i, s_i)
         # dr/dz = phi(z) / (x f(x)) at the score that r has.
         x = mp.mpf(s_i) * mp.exp(r_i)
         log_f = s_i * mp.log(x) - x - mp.loggamma(s_i)
-        exact = -found * found / 2 - mp.log(2 * mp.pi) / 2 - log_f
+        exact = -result * result / 2 - mp.log(2 * mp.pi) / 2 - log_f
         assert abs(mp.log(mp.mpf(float(slope_i))) - exact) < 2e-5 * max(1, z_i * z_i), (z_i, s_i)
 
 
@@ -90,8 +90,8 @@ def test_parts_of_the_log_density(shape):
         assert abs(float(gamma_scores.excess(jnp.float32(r))) / exact - 1) < 1e-6, r
     s = mp.mpf(float(np.float32(shape)))
     exact = mp.loggamma(s) - s * mp.log(s) + s
-    found = float(gamma_scores.constant(jnp.float32(shape)))
-    assert abs(found - exact) < 3e-6 * max(1, abs(exact))
+    result = float(gamma_scores.constant(jnp.float32(shape)))
+    assert abs(result - exact) < 3e-6 * max(1, abs(exact))
 
 
 @pytest.mark.slow

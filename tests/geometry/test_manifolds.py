@@ -94,32 +94,32 @@ SLOW = ("circle", "interval", "orthogonal")
 )
 def test_geometry(name, getkey):
     space, like, dimension = SPACES[name]
-    found = look(name, getkey(), jnp.float32(0.7), jnp.float32(0.4))
-    x, v, w = (flat(found[part]) for part in "xvw")
+    result = look(name, getkey(), jnp.float32(0.7), jnp.float32(0.4))
+    x, v, w = (flat(result[part]) for part in "xvw")
     assert space.dimension(like) == dimension
     # On the manifold, within it, and off it.
-    assert max(map(float, found["errors"][:2])) < 1e-6
-    assert name == "euclidean" or float(found["errors"][2]) > 1e-4
+    assert max(map(float, result["errors"][:2])) < 1e-6
+    assert name == "euclidean" or float(result["errors"][2]) > 1e-4
     # An orthogonal projection.
-    again, other = map(flat, found["projected"])
+    again, other = map(flat, result["projected"])
     np.testing.assert_allclose(again, v, atol=1e-6)
     assert abs((w - other) @ v) < 1e-5
     # Speed and tangency along the geodesic, the way back, and flows one after the other.
-    along = flat(found["end"][1])
+    along = flat(result["end"][1])
     assert np.linalg.norm(along) == pytest.approx(np.linalg.norm(v), rel=1e-6)
-    np.testing.assert_allclose(flat(found["tangent"]), along, atol=2e-6)
-    np.testing.assert_allclose(flat(found["back"]), np.concatenate([x, -v]), atol=1e-5)
-    np.testing.assert_allclose(flat(found["backward"]), np.concatenate([x, v]), atol=1e-5)
-    np.testing.assert_allclose(flat(found["onward"]), flat(found["together"]), atol=1e-5)
+    np.testing.assert_allclose(flat(result["tangent"]), along, atol=2e-6)
+    np.testing.assert_allclose(flat(result["back"]), np.concatenate([x, -v]), atol=1e-5)
+    np.testing.assert_allclose(flat(result["backward"]), np.concatenate([x, v]), atol=1e-5)
+    np.testing.assert_allclose(flat(result["onward"]), flat(result["together"]), atol=1e-5)
     # It sets out along v, and is as long as the distance where nothing is in its way.
-    near = flat(found["near"][0])
+    near = flat(result["near"][0])
     assert np.linalg.norm((near - x) / 1e-2 - v) < 0.03 * np.linalg.norm(v) ** 2
-    length = np.sqrt(np.sum(np.square(flat(found["distance"][0]))))
+    length = np.sqrt(np.sum(np.square(flat(result["distance"][0]))))
     assert length == pytest.approx(1e-2 * np.linalg.norm(v), rel=1e-3)
-    assert np.max(np.abs(flat(found["distance"][1]))) < 1e-6
+    assert np.max(np.abs(flat(result["distance"][1]))) < 1e-6
     # The nearest point, of those seen here.
-    retracted, far = flat(found["retracted"]), flat(found["far"])
-    assert float(found["errors"][3]) < 1e-6
+    retracted, far = flat(result["retracted"]), flat(result["far"])
+    assert float(result["errors"][3]) < 1e-6
     nearest = name not in ("simplex", "interval")
     assert not nearest or np.linalg.norm(retracted - far) <= np.linalg.norm(x - far) + 1e-7
 
@@ -224,15 +224,15 @@ def test_billiards_on_the_simplex(k, t, seed):
     x, v = jnp.asarray(x, jnp.float32), jnp.asarray(v, jnp.float32)
     x, v = space.retract(x), space.project(x, v)
     end, along = jax.jit(space.flow)(x, v, t)
-    found = [
+    result = [
         billiard(*map(lambda a: np.asarray(a, float), pair), t) for pair in zip(x, v, strict=True)
     ]
-    assert max(bounces for *_, bounces in found) > 5
+    assert max(bounces for *_, bounces in result) > 5
     # Next to an edge the order of two reflections hangs on rounding; it changes nothing at right
     # angles, and for few trajectories otherwise.
-    close = [np.abs(end[i] - exact).max() < 1e-4 for i, (exact, _, _) in enumerate(found)]
+    close = [np.abs(end[i] - exact).max() < 1e-4 for i, (exact, _, _) in enumerate(result)]
     assert np.mean(close) > 0.97
-    close = [np.abs(along[i] - exact).max() < 1e-2 for i, (_, exact, _) in enumerate(found)]
+    close = [np.abs(along[i] - exact).max() < 1e-2 for i, (_, exact, _) in enumerate(result)]
     assert np.mean(close) > 0.97
 
 
@@ -316,8 +316,8 @@ def uniform_checks(name, getkey, scale=1.0):
         return {j: checks.dkwm((1 + x[:, j]) / 2, beta(1.5, 1.5)) for j in range(4)}
     if name == "stiefel":
         x = np.asarray(manifolds.stiefel().point(getkey(), jnp.zeros((n, 4, 2))), float) * scale
-        found = {j: checks.dkwm((1 + x[:, j % 4, j // 4]) / 2, beta(1.5, 1.5)) for j in range(8)}
-        return found | {"between": checks.mean_z(x[:, 0, 0] * x[:, 1, 1], 0, 3 / 70)}
+        result = {j: checks.dkwm((1 + x[:, j % 4, j // 4]) / 2, beta(1.5, 1.5)) for j in range(8)}
+        return result | {"between": checks.mean_z(x[:, 0, 0] * x[:, 1, 1], 0, 3 / 70)}
     if name == "simplex":
         x = np.asarray(manifolds.simplex_flat().point(getkey(), jnp.zeros((n, 4))), float)
         return {j: checks.dkwm(scale * x[:, j], beta(1, 3)) for j in range(4)}

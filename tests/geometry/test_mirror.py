@@ -94,7 +94,7 @@ def errors(name, maps, functions):
         "log_det": -np.linalg.slogdet(square)[1],
         "correction": -derivative(lambda y: call(maps.log_det, call(maps.primal, y, near), y)),
     }
-    found = {
+    result = {
         "hessian": functions["hessian"](x, y, u),
         "noise": noise @ np.swapaxes(noise, -1, -2),
         "square": functions["square"](x, y, u),
@@ -103,9 +103,9 @@ def errors(name, maps, functions):
         "log_det": functions["log_det"](x, y),
         "correction": functions["correction"](x, y),
     }
-    assert all(np.isfinite(value).all() for value in found.values())
+    assert all(np.isfinite(value).all() for value in result.values())
     return {
-        key: (np.abs(found[key] - exact[key]) / np.maximum(np.abs(exact[key]), 1e-2)).max()
+        key: (np.abs(result[key] - exact[key]) / np.maximum(np.abs(exact[key]), 1e-2)).max()
         for key in CHECKED
     }
 
@@ -184,16 +184,18 @@ def test_the_dual_densities_of_the_paper():
         def dirichlet(x):
             return ((a - 1) * jnp.log(x)).sum()
 
-        def found(maps, log_density, y):
+        def result(maps, log_density, y):
             rows = jax.vmap(lambda y: mirror.dual_log_density(maps, log_density, y, y))
             return jax.jit(rows)(y)
 
         w = (a[:2] * y).sum(axis=-1) - a.sum() * jnp.log1p(jnp.exp(y).sum(axis=-1))
-        np.testing.assert_allclose(jnp.ptp(found(mirror.simplex(), dirichlet, y) - w), 0, atol=1e-9)
+        np.testing.assert_allclose(
+            jnp.ptp(result(mirror.simplex(), dirichlet, y) - w), 0, atol=1e-9
+        )
 
         tilt = lambda x: x.sum()  # noqa: E731
         last = jnp.tanh(y).sum(axis=-1) - jnp.log((1 + jnp.cosh(2 * y)) / 2).sum(axis=-1)
-        cube = found(mirror.hypercube(), tilt, y)
+        cube = result(mirror.hypercube(), tilt, y)
         np.testing.assert_allclose(jnp.ptp(cube - last), 0, atol=1e-9)
         ratio = 4 / (jnp.exp(2 * y) + 2 + jnp.exp(-2 * y))
         printed = jnp.tanh(y).sum(axis=-1) - jnp.log(ratio).sum(axis=-1)
@@ -201,7 +203,7 @@ def test_the_dual_densities_of_the_paper():
 
         norm = jnp.linalg.norm(y, axis=-1)
         w = (y / (1 + norm[:, None])).sum(axis=-1) - 3 * jnp.log1p(norm)
-        np.testing.assert_allclose(jnp.ptp(found(mirror.ball(), tilt, y) - w), 0, atol=1e-9)
+        np.testing.assert_allclose(jnp.ptp(result(mirror.ball(), tilt, y) - w), 0, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["simplex", "hypercube", "ball"])
@@ -293,10 +295,10 @@ def test_thousands_of_rows_are_like_one(getkey):
     """As they are not by `jax.hessian`, compiled for CPUs by jax 0.10: wrong from row 3,640 on."""
     x = jax.random.ball(getkey(), 3, shape=(5_000,)) * 0.95
     maps = mirror.from_convex(lambda x: -jnp.log1p(-(x**2).sum()))
-    found = maps.log_det(x, maps.dual(x))
+    result = maps.log_det(x, maps.dual(x))
     square = (np.asarray(x, np.float64) ** 2).sum(axis=1)
     twice, once = 2 / (1 - square), 2 * (1 + square) / (1 - square) ** 2  # the eigenvalues
-    np.testing.assert_allclose(found, np.log(twice**2 * once), rtol=1e-4)
+    np.testing.assert_allclose(result, np.log(twice**2 * once), rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["simplex", "hypercube", "ball"])
@@ -307,11 +309,11 @@ def test_a_gradient_is_no_longer_in_the_dual(name):
 
     def longest(x):
         y = maps.dual(x)
-        found = call(maps.inverse_hessian, x, y, noise)
+        result = call(maps.inverse_hessian, x, y, noise)
         given = noise
         if name == "simplex":  # of the others, with x_1 one less their sum
             given = jnp.delete(noise - noise[..., 1:2], 1, axis=-1)
-        return float((jnp.linalg.norm(found, axis=-1) / jnp.linalg.norm(given, axis=-1)).max())
+        return float((jnp.linalg.norm(result, axis=-1) / jnp.linalg.norm(given, axis=-1)).max())
 
     assert longest(x) <= 1 + 1e-5
     assert longest(0.9 * x + 0.1 * x.mean(axis=0)) <= 1
@@ -319,9 +321,9 @@ def test_a_gradient_is_no_longer_in_the_dual(name):
 
 def test_what_is_not_found_is_nan():
     bounded = mirror.from_convex(lambda x: jnp.sqrt(1 + x**2).sum())
-    found = call(bounded.primal, jnp.array([[0.6], [2.0]]), jnp.zeros((2, 1)))
-    np.testing.assert_allclose(found[0], 0.75, rtol=1e-3)
-    assert np.isnan(found[1]).all()
+    result = call(bounded.primal, jnp.array([[0.6], [2.0]]), jnp.zeros((2, 1)))
+    np.testing.assert_allclose(result[0], 0.75, rtol=1e-3)
+    assert np.isnan(result[1]).all()
     concave = mirror.from_convex(lambda x: -(x**2).sum())
     assert np.isnan(call(concave.primal, jnp.ones((2, 1)), jnp.zeros((2, 1)))).all()
 

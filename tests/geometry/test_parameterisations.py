@@ -103,7 +103,7 @@ def compared(space):
     inverse = jnp.linalg.inv(metric)
     basis = jnp.eye(K)
     tangent = jnp.array([0.3, -1.0, 0.2, 0.5])  # sums to 0, as tangents of REDUCED_MEAN must
-    found = {
+    result = {
         "gradient": (in_coordinates(space, space.gradient(log_w, ALPHA, COUNTS)), gradient),
         "natural gradient": (
             in_coordinates(space, space.natural_gradient(log_w, ALPHA, COUNTS)),
@@ -122,10 +122,10 @@ def compared(space):
     ):
         columns = in_coordinates(space, jax.vmap(form.noise, (None, 0))(log_w, basis))
         v = in_coordinates(space, tangent)
-        found[f"{name} noise"] = (columns.T @ columns, jnp.linalg.inv(g))
-        found[f"{name} square"] = (form.square(log_w, tangent), v @ g @ v)
-        found[f"{name} log_det"] = (form.log_det(log_w), jnp.linalg.slogdet(g)[1])
-    return found
+        result[f"{name} noise"] = (columns.T @ columns, jnp.linalg.inv(g))
+        result[f"{name} square"] = (form.square(log_w, tangent), v @ g @ v)
+        result[f"{name} log_det"] = (form.log_det(log_w), jnp.linalg.slogdet(g)[1])
+    return result
 
 
 @pytest.mark.parametrize("name", slow_but(SPACES, *list(SPACES)[::2]))

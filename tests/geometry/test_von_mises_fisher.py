@@ -49,7 +49,7 @@ def test_functions_match_quadrature(dimension: int, concentration: float) -> Non
     whole = integral(lambda t: 1)
     first, second = (integral(lambda t, n=n: t**n) / whole for n in (1, 2))
     turned = np.eye(p)[0] * 0.6 + np.eye(p)[1] * 0.8
-    found = exactly(
+    actual = exactly(
         lambda k, other: (
             vmf.log_normaliser(p, k),
             vmf.mean_length(p, k),
@@ -70,9 +70,9 @@ def test_functions_match_quadrature(dimension: int, concentration: float) -> Non
         second - first**2,
         (1 - second) / (p - 1),
         -log_c - k * first,
-        log_c - found[-1] + k * first - other * 0.6 * first,
+        log_c - actual[-1] + k * first - other * 0.6 * first,
     )
-    np.testing.assert_allclose(found[:-1], expected, rtol=1e-8)
+    np.testing.assert_allclose(actual[:-1], expected, rtol=1e-8)
 
 
 @pytest.mark.slow
@@ -86,11 +86,11 @@ def test_single_precision_is_right(dimension: int) -> None:
         "entropy": (vmf.entropy, 1.0),
     }
     for name, (function, floor) in functions.items():
-        found = np.asarray(function(dimension, K), np.float64)
+        actual = np.asarray(function(dimension, K), np.float64)
         exact = exactly(lambda k, f=function: f(dimension, k), K)
-        assert np.isfinite(found).all(), name
+        assert np.isfinite(actual).all(), name
         largest = np.maximum(np.abs(exact), floor * max(1, abs(vmf.log_uniform(dimension))))
-        assert (np.abs(found - exact) <= 5e-6 * largest + 1e-12).all(), name
+        assert (np.abs(actual - exact) <= 5e-6 * largest + 1e-12).all(), name
     assert vmf.mean_length(dimension, 0.0) == 0
     assert abs(float(vmf.log_normaliser(dimension, 0.0)) / vmf.log_uniform(dimension) - 1) < 1e-6
     across = np.asarray(vmf.variances(dimension, np.float32([0, 1e-12, 1e-3]))[1])
@@ -101,9 +101,9 @@ def test_differences_of_normalisers() -> None:
     """Where the normaliser itself is known to 1e-2, its differences are to 1e-6."""
     k = np.float32(2.1e5)
     for other in np.float32([2.1e5 + 1, 2.0e5, 3e4]):
-        found = float(vmf.log_normaliser_difference(5_000, k, other))
+        actual = float(vmf.log_normaliser_difference(5_000, k, other))
         exact = exactly(lambda k: vmf.log_normaliser(5_000, k), [k, other])
-        assert abs(found - (exact[0] - exact[1])) <= 2e-6 * abs(found)
+        assert abs(actual - (exact[0] - exact[1])) <= 2e-6 * abs(actual)
     gradient = jax.grad(lambda k: vmf.log_normaliser(5_000, k))(k)
     assert abs(float(gradient + vmf.mean_length(5_000, k))) < 3e-7
 
@@ -115,9 +115,9 @@ def test_log_density_keeps_its_digits() -> None:
     x = np.stack(
         [0.6 * np.cos(angle) - 0.8 * np.sin(angle), 0.6 * np.sin(angle) + 0.8 * np.cos(angle)], 1
     )
-    found = vmf.log_density(x.astype(np.float32), mean, 1e8)
+    actual = vmf.log_density(x.astype(np.float32), mean, 1e8)
     exact = 0.5 * np.log(1e8 / (2 * np.pi)) - 0.5e8 * angle.astype(np.float64) ** 2
-    np.testing.assert_allclose(found, exact, atol=0.02)
+    np.testing.assert_allclose(actual, exact, atol=0.02)
     angle = np.linspace(0, 2 * np.pi, 2_001)[:-1]
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     for k in (0.0, 3.0, 500.0):
@@ -164,11 +164,11 @@ def test_fit_to_draws(concentration: float, seed: int) -> None:
     mean = np.array([0.0, 0.6, 0.0, -0.8], np.float32)
     key = jax.random.key(seed)
     x = draws.von_mises_fisher(key, mean, jnp.float32(concentration), shape=(n,))
-    found = vmf.resultant(jnp.concatenate([x, -x[:100]]), jnp.ones(n + 100).at[n:].set(0))
-    k = vmf.fit(4, found.length, found.spread)
+    actual = vmf.resultant(jnp.concatenate([x, -x[:100]]), jnp.ones(n + 100).at[n:].set(0))
+    k = vmf.fit(4, actual.length, actual.spread)
     deviation = 1 / np.sqrt(n * float(vmf.variances(4, concentration)[0]))
     assert abs(float(k) - concentration) < 5 * deviation
-    assert float(found.mean @ mean) > 0.99
+    assert float(actual.mean @ mean) > 0.99
 
 
 @pytest.mark.slow

@@ -70,8 +70,10 @@ def over_all_batches(estimator, position, data, n, wrap=lambda batch: batch):
         batch = jax.tree.map(lambda leaf: leaf[index], data)
         return estimator.estimate(jax.random.key(0), memory, position, wrap(batch))[0]
 
-    found = jax.jit(jax.vmap(estimate))(rows)
-    return np.concatenate([np.reshape(leaf, (len(rows), -1)) for leaf in jax.tree.leaves(found)], 1)
+    result = jax.jit(jax.vmap(estimate))(rows)
+    return np.concatenate(
+        [np.reshape(leaf, (len(rows), -1)) for leaf in jax.tree.leaves(result)], 1
+    )
 
 
 def test_estimates_are_unbiased_and_variates_vary_less():
@@ -79,9 +81,9 @@ def test_estimates_are_unbiased_and_variates_vary_less():
     spread = {}
     for name, estimator in euclidean().items():
         wrap = (lambda b: batches.Visit(b, False)) if name == "running" else (lambda b: b)
-        found = over_all_batches(estimator, POSITION, (X, Y), 2, wrap)
-        np.testing.assert_allclose(found.mean(axis=0), exact(), rtol=2e-4)
-        spread[name] = found.var(axis=0).sum()
+        result = over_all_batches(estimator, POSITION, (X, Y), 2, wrap)
+        np.testing.assert_allclose(result.mean(axis=0), exact(), rtol=2e-4)
+        spread[name] = result.var(axis=0).sum()
     assert spread["control variate"] < spread["posterior"] / 20
     assert spread["running"] == pytest.approx(spread["control variate"], rel=1e-3)
 
@@ -114,22 +116,22 @@ def test_running_moves_its_reference_when_it_is_due(getkey):
     batch = (X[:3], Y[:3])
     _, same = estimate(getkey(), memory, POSITION, batches.Visit(batch, jnp.array(False)))
     np.testing.assert_array_equal(flat(same.position), flat(MODE))
-    found, memory = estimate(getkey(), memory, POSITION, batches.Visit(batch, jnp.array(True)))
+    result, memory = estimate(getkey(), memory, POSITION, batches.Visit(batch, jnp.array(True)))
     np.testing.assert_array_equal(flat(memory.position), flat(POSITION))
-    np.testing.assert_allclose(flat(found), exact(), rtol=1e-4)
+    np.testing.assert_allclose(flat(result), exact(), rtol=1e-4)
     with pytest.raises(ValueError, match=r"batches\.Visit"):
         estimator.estimate(getkey(), memory, POSITION, batch)
 
 
 def test_density_is_the_gradient(getkey):
     estimator = gradients.density(lambda p: log_prior(p) + log_likelihood(p, (X, Y)))
-    found, _ = estimator.estimate(getkey(), (), POSITION, None)
-    np.testing.assert_allclose(flat(found), exact(), rtol=1e-5)
+    result, _ = estimator.estimate(getkey(), (), POSITION, None)
+    np.testing.assert_allclose(flat(result), exact(), rtol=1e-5)
     estimator = gradients.density(
         lambda p, batch: log_prior(p) + log_likelihood(p, batch), needs_batch=True
     )
-    found, _ = estimator.estimate(getkey(), (), POSITION, (X, Y))
-    np.testing.assert_allclose(flat(found), exact(), rtol=1e-5)
+    result, _ = estimator.estimate(getkey(), (), POSITION, (X, Y))
+    np.testing.assert_allclose(flat(result), exact(), rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -139,8 +141,8 @@ def test_measured_variance(getkey):
     p = np.array([0.5, 0.3, 0.2])
     estimator = estimators.categorical(10)
     stream = batches.uniform(labels, n)
-    found = gradients.variance(estimator, getkey(), jnp.zeros(3), stream, 10_000)
-    np.testing.assert_allclose(found, 100 * p * (1 - p) / n, rtol=0.1)
+    result = gradients.variance(estimator, getkey(), jnp.zeros(3), stream, 10_000)
+    np.testing.assert_allclose(result, 100 * p * (1 - p) / n, rtol=0.1)
     spread = {}
     for name, estimator in euclidean().items():
         stream = batches.uniform((X, Y), 3)
@@ -168,13 +170,13 @@ def test_fisher_as_a_matrix_is_the_covariance_of_a_batch():
 
     def both(index):
         batch = jax.tree.map(lambda leaf: leaf[index], data)
-        found = estimator.estimate(jax.random.key(0), (), position, batch)[0]
-        return variance(position, batch), found
+        result = estimator.estimate(jax.random.key(0), (), position, batch)[0]
+        return variance(position, batch), result
 
-    matrices, found = jax.vmap(both)(pairs)
+    matrices, result = jax.vmap(both)(pairs)
     diagonal = gradients.fisher(likelihood, 6)
     for name, size in (("slope", 2), ("intercept", 1)):
-        wanted = np.cov(np.asarray(found[name]).T, bias=True).reshape(size, size)
+        wanted = np.cov(np.asarray(result[name]).T, bias=True).reshape(size, size)
         np.testing.assert_allclose(matrices[name].mean(axis=0), wanted, rtol=1e-3, atol=1e-5)
         entries = diagonal(position, data)[name]
         whole = variance(position, data)[name]
@@ -225,12 +227,12 @@ def test_generalised_counts_are_unbiased_and_variates_vary_less():
     with_total = expected + omega * (20.0 - len(mixture.DATA))
     spread = {}
     for name, estimator in counts_estimators().items():
-        found = over_all_batches(estimator, log_omega, jnp.asarray(mixture.DATA), 2)
+        result = over_all_batches(estimator, log_omega, jnp.asarray(mixture.DATA), 2)
         wanted = with_total if "total" in name else expected
-        np.testing.assert_allclose(found.mean(axis=0), wanted, rtol=1e-4)
+        np.testing.assert_allclose(result.mean(axis=0), wanted, rtol=1e-4)
         if "total" in name:
-            np.testing.assert_allclose(found.sum(axis=1), 20.0, rtol=1e-5)
-        spread[name] = found.var(axis=0).sum()
+            np.testing.assert_allclose(result.sum(axis=1), 20.0, rtol=1e-5)
+        spread[name] = result.var(axis=0).sum()
     assert spread["variate"] < spread["plain"] / 20
     assert spread["variate with total"] < spread["plain with total"] / 20
 
@@ -243,16 +245,16 @@ def test_counts_of_multinomial_data_are_the_counts(getkey):
 
     position = {"a": jnp.log(jnp.array([0.2, 0.3, 0.5])), "b": jnp.log(jnp.array([0.4, 0.6]))}
     estimator = gradients.counts(log_likelihood, size=8)
-    found, _ = estimator.estimate(getkey(), (), position, labels)
+    result, _ = estimator.estimate(getkey(), (), position, labels)
     wanted, _ = estimators.categorical(8).estimate(getkey(), (), position, labels)
     for name in position:
-        np.testing.assert_array_equal(found[name], wanted[name])
+        np.testing.assert_array_equal(result[name], wanted[name])
     # A total of N gives them back, and what is above it is added in proportion.
     for total, above in ((8.0, 0.0), ({"a": 10.0, "b": jnp.array([10.0])}, 2.0)):
-        found, _ = gradients.with_total(estimator, total).estimate(getkey(), (), position, labels)
+        result, _ = gradients.with_total(estimator, total).estimate(getkey(), (), position, labels)
         for name in position:
             np.testing.assert_allclose(
-                found[name], wanted[name] + above * jnp.exp(position[name]), rtol=1e-5
+                result[name], wanted[name] + above * jnp.exp(position[name]), rtol=1e-5
             )
 
 
@@ -262,11 +264,11 @@ def test_counts_do_not_depend_on_how_the_likelihood_goes_on_off_the_simplex(getk
         return mixture.log_likelihood(log_omega, batch) + 3.0 * total + total**2
 
     log_omega = jnp.log(jnp.array([0.5, 0.3, 0.2]))
-    found = [
+    result = [
         gradients.counts(f, 14, total=14.0).estimate(getkey(), (), log_omega, mixture.DATA)[0]
         for f in (mixture.log_likelihood, extended)
     ]
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+    np.testing.assert_allclose(result[0], result[1], rtol=1e-5)
 
 
 ROWS = 10_000

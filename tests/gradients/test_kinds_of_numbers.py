@@ -12,7 +12,7 @@ def test_measured_variance_of_whole_numbers(getkey):
     """Counts that `memoised` keeps may be integers: they vary as the same do as floats."""
     data, labels = batches.indexed(jnp.zeros(5)), jnp.array([0, 0, 0, 1, 1])
     key, position = getkey(), jnp.zeros(2)
-    found = []
+    result = []
     for dtype in (int, float):
 
         def count(labels, data, dtype=dtype):
@@ -23,9 +23,11 @@ def test_measured_variance_of_whole_numbers(getkey):
 
         estimator = estimators.memoised(assign, count, labels, count(labels, None))
         memory = estimator.init(key)
-        found.append(gradients.variance(estimator, key, position, batches.full(data), 1000, memory))
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
-    np.testing.assert_allclose(found[0], 5 / 4, rtol=0.25)  # the standard error is 4%
+        result.append(
+            gradients.variance(estimator, key, position, batches.full(data), 1000, memory)
+        )
+    np.testing.assert_allclose(result[0], result[1], rtol=1e-6)
+    np.testing.assert_allclose(result[0], 5 / 4, rtol=0.25)  # the standard error is 4%
 
 
 def test_references_are_numbers_of_any_kind():

@@ -58,8 +58,8 @@ def grown(rng, size, level=None):
 
     def traces():
         n = next(count)
-        found = {"share": x[20 * n : 40 * n]}
-        return found if level is None else found | {"level": level[20 * n : 40 * n]}
+        result = {"share": x[20 * n : 40 * n]}
+        return result if level is None else result | {"level": level[20 * n : 40 * n]}
 
     return traces
 

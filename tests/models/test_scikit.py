@@ -80,9 +80,9 @@ def test_texts_without_a_known_word_are_put_aside_by_the_spherical_one():
     assert (turned != model.transform(vectors)).any()  # as of LDA, see below
     more = sp.vstack([vectors[:2], 0 * vectors[:1], vectors[2:3]])
     with pytest.warns(UserWarning, match=r"1 zero vectors.* row 2, counted from 0"):
-        found = model.transform(more)
-    np.testing.assert_array_equal(found[2], [0.5, 0.5])
-    np.testing.assert_array_equal(found[[0, 1, 3]], model.transform(vectors[:3]))
+        result = model.transform(more)
+    np.testing.assert_array_equal(result[2], [0.5, 0.5])
+    np.testing.assert_array_equal(result[[0, 1, 3]], model.transform(vectors[:3]))
     with (
         pytest.warns(UserWarning, match="zero"),
         pytest.raises(ValueError, match=r"row 3 .* has length 2"),

@@ -16,10 +16,10 @@ from simplex_jax.numpyro_kernels.pilots import Chain
 def chain(memory: float, seconds: float = 1.0, steps: int = 4000, numbers: int = 3) -> Chain:
     """Autoregressive numbers, worth (1 - memory) / (1 + memory) of their number."""
     rng = np.random.default_rng(0)
-    found = [rng.normal(size=numbers)]
+    result = [rng.normal(size=numbers)]
     for noise in rng.normal(size=(steps - 1, numbers)) * (1 - memory**2) ** 0.5:
-        found.append(memory * found[-1] + noise)
-    return Chain(np.array(found), seconds)
+        result.append(memory * result[-1] + noise)
+    return Chain(np.array(result), seconds)
 
 
 def judged(**chains):
@@ -27,16 +27,16 @@ def judged(**chains):
 
 
 def test_the_most_effective_samples_a_second_win() -> None:
-    found = judged(slow=chain(0.9), fast=chain(0.5), costly=chain(0.5, seconds=10.0))
-    assert found.choice == "fast"
-    assert found.kernel is found.candidates[1].kernel
-    rates = [candidate.slowest for candidate in found.candidates]
+    result = judged(slow=chain(0.9), fast=chain(0.5), costly=chain(0.5, seconds=10.0))
+    assert result.choice == "fast"
+    assert result.kernel is result.candidates[1].kernel
+    rates = [candidate.slowest for candidate in result.candidates]
     # 4,000 / 19, 4,000 / 3, and a tenth of that.
     np.testing.assert_allclose(rates, [211, 1333, 133], rtol=0.3)
-    assert "times the effective samples per second of slow" in found.reason
-    lines = str(found).splitlines()
+    assert "times the effective samples per second of slow" in result.reason
+    lines = str(result).splitlines()
     assert len(lines) == 5
-    assert lines[-1] == f"fast: {found.reason}"
+    assert lines[-1] == f"fast: {result.reason}"
 
 
 def test_what_a_pilot_cannot_tell_is_said() -> None:
@@ -50,16 +50,16 @@ def test_what_a_pilot_cannot_tell_is_said() -> None:
 def test_numbers_that_never_move_count() -> None:
     stuck = chain(0.0)
     stuck.watched[:, 1] = 1e-38
-    found = judged(stuck=stuck, moving=chain(0.9))
-    assert found.choice == "moving"
-    assert found.candidates[0].note == "1 of the numbers never moved"
+    result = judged(stuck=stuck, moving=chain(0.9))
+    assert result.choice == "moving"
+    assert result.candidates[0].note == "1 of the numbers never moved"
     standing = Chain(np.ones((100, 3)), 1.0)
     assert judged(standing=standing, moving=chain(0.9)).choice == "moving"
 
 
 def test_candidates_that_are_still_warming_up() -> None:
-    found = judged(late=None, early=chain(0.5))
-    assert (found.choice, found.candidates[0].note) == ("early", "still warming up")
+    result = judged(late=None, early=chain(0.5))
+    assert (result.choice, result.candidates[0].note) == ("early", "still warming up")
     with pytest.raises(RuntimeError, match="patience"):
         judged(late=None)
 
@@ -74,11 +74,11 @@ def test_minibatches_are_refused() -> None:
 def test_sparse_weights() -> None:
     """SCIR and NUTS in normal scores are far ahead of NUTS on the simplex as it is."""
     x = jnp.asarray(cases.POINTS, jnp.float32)
-    found = recommend(jax.random.key(0), cases.empties, model_args=(x,), seconds=2.0)
-    names = [candidate.name for candidate in found.candidates]
+    result = recommend(jax.random.key(0), cases.empties, model_args=(x,), seconds=2.0)
+    names = [candidate.name for candidate in result.candidates]
     assert names == ["SCIR", "NUTS", "NUTS in normal scores"]
-    assert found.choice != "NUTS"
-    mcmc = MCMC(found.kernel, num_warmup=200, num_samples=500, progress_bar=False)
+    assert result.choice != "NUTS"
+    mcmc = MCMC(result.kernel, num_warmup=200, num_samples=500, progress_bar=False)
     mcmc.run(jax.random.key(1), x)
     np.testing.assert_allclose(mcmc.get_samples()["w"][:, 2:].mean(), 0.1 / 30.8, rtol=0.6)
 
@@ -86,8 +86,8 @@ def test_sparse_weights() -> None:
 @pytest.mark.slow
 def test_sites_within_scan_have_no_scores() -> None:
     short = {"model_args": (jnp.array([0, 6]),), "num_warmup": 200, "seconds": 0.2}
-    found = recommend(jax.random.key(0), cases.rates, **short)
-    assert [candidate.name for candidate in found.candidates] == ["SCIR", "NUTS"]
+    result = recommend(jax.random.key(0), cases.rates, **short)
+    assert [candidate.name for candidate in result.candidates] == ["SCIR", "NUTS"]
 
 
 @pytest.mark.slow
@@ -110,8 +110,8 @@ def test_other_sites() -> None:
 
     data = (jnp.asarray(cases.POINTS, jnp.float32),)
     short = {"model_args": data, "num_warmup": 200, "seconds": 0.2}
-    found = recommend(jax.random.key(0), model, **short)
-    names = [candidate.name for candidate in found.candidates]
+    result = recommend(jax.random.key(0), model, **short)
+    names = [candidate.name for candidate in result.candidates]
     assert names == ["SCIR for ['w'], NUTS", "NUTS", "NUTS in normal scores"]
-    found = recommend(jax.random.key(0), known, **short)
-    assert (found.choice, len(found.candidates)) == ("NUTS", 1)
+    result = recommend(jax.random.key(0), known, **short)
+    assert (result.choice, len(result.candidates)) == ("NUTS", 1)

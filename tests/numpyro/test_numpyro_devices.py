@@ -50,9 +50,9 @@ def test_parallel_chains_are_those_of_one_device() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    devices, found = json.loads(done.stdout.splitlines()[-1])
+    devices, result = json.loads(done.stdout.splitlines()[-1])
     assert devices == 2
     for name in ("SCIR", "SGMCMC"):
         np.testing.assert_allclose(
-            found[f"{name} parallel"], found[f"{name} sequential"], rtol=1e-3, atol=1e-5
+            result[f"{name} parallel"], result[f"{name} sequential"], rtol=1e-3, atol=1e-5
         )

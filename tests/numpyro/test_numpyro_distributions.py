@@ -106,12 +106,12 @@ def test_nuts_finds_the_conjugate_posterior() -> None:
     k = jnp.sqrt(jnp.sum(natural**2))
     mcmc = MCMC(NUTS(model), num_warmup=300, num_samples=2_000, progress_bar=False)
     mcmc.run(jax.random.key(3), x)
-    found = np.asarray(mcmc.get_samples()["direction"])
+    result = np.asarray(mcmc.get_samples()["direction"])
     exact = VonMisesFisher(natural / k, k)
-    batches = found.reshape(20, 100, 3).mean(axis=1)
+    batches = result.reshape(20, 100, 3).mean(axis=1)
     error = (batches.mean(axis=0) - exact.mean) / (batches.std(axis=0) / 20**0.5)
     assert np.abs(error).max() < 5
-    fitted = vmf.fit(3, vmf.resultant(found).length)
+    fitted = vmf.fit(3, vmf.resultant(result).length)
     assert abs(float(fitted / k) - 1) < 0.1
     predicted = Predictive(model, mcmc.get_samples())(jax.random.key(4), x)
     assert predicted["x"].shape == (2_000, 6, 3)

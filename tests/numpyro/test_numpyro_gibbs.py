@@ -69,11 +69,11 @@ def run(kernel, num_samples):
 @pytest.mark.slow
 def test_with_nuts() -> None:
     kernel = gibbs.Gibbs([(SCIR(mixture), ["w"]), (NUTS(mixture), None)])
-    mcmc, found = run(kernel, 4000)
+    mcmc, result = run(kernel, 4000)
     mean, deviation = quadrature()
-    assert abs(batch_error(found["w"][:, 0], mean)) < 5
-    assert abs(found["w"][:, 0].std() / deviation - 1) < 0.15
-    np.testing.assert_allclose(found["odds"], found["w"][:, 0] / found["w"][:, 1], rtol=1e-4)
+    assert abs(batch_error(result["w"][:, 0], mean)) < 5
+    assert abs(result["w"][:, 0].std() / deviation - 1) < 0.15
+    np.testing.assert_allclose(result["odds"], result["w"][:, 0] / result["w"][:, 1], rtol=1e-4)
     assert mcmc.sampler.get_diagnostics_str(mcmc.last_state).startswith("w h=")
 
 
@@ -81,10 +81,10 @@ def test_with_nuts() -> None:
 def test_with_discrete_sites() -> None:
     """Given the assignments the weights are conjugate, with totals that change with them."""
     kernel = gibbs.Gibbs([(SCIR(assigned), ["w"]), (gibbs.DiscreteGibbs(assigned), ["z"])])
-    mcmc, found = run(kernel, 4000)
+    mcmc, result = run(kernel, 4000)
     mean, deviation = quadrature(3.0)
-    assert abs(batch_error(found["w"][:, 0], mean)) < 5
-    assert abs(found["w"][:, 0].std() / deviation - 1) < 0.15
+    assert abs(batch_error(result["w"][:, 0], mean)) < 5
+    assert abs(result["w"][:, 0].std() / deviation - 1) < 0.15
     assert mcmc.sampler.get_diagnostics_str(mcmc.last_state) == "w exact"
 
 
@@ -108,18 +108,18 @@ def learned_error():
     options = {"num_chains": 2, "chain_method": "sequential", "progress_bar": False}
     mcmc = MCMC(kernel, num_warmup=300, num_samples=3000, **options)
     mcmc.warmup(jax.random.key(0), LABELS)
-    found = []
+    result = []
     for _ in range(2):
         mcmc.run(mcmc.post_warmup_state.rng_key, LABELS)
-        found.append(np.asarray(mcmc.get_samples(group_by_chain=True)["a"], np.float64))
+        result.append(np.asarray(mcmc.get_samples(group_by_chain=True)["a"], np.float64))
         mcmc.post_warmup_state = mcmc.last_state
-    assert found[0].shape == (2, 3000)
+    assert result[0].shape == (2, 3000)
     one = jax.tree.map(lambda leaf: leaf[0], mcmc.last_state)
     exact = mcmc.sampler.get_diagnostics_str(one).startswith("p exact")
     again = pickle.loads(pickle.dumps(mcmc))  # noqa: S301
     np.testing.assert_array_equal(again.get_samples()["a"], mcmc.get_samples()["a"])
     law = stats.lognorm(2.0, scale=np.exp(-1.0))
-    a = np.concatenate(found, axis=1).ravel()
+    a = np.concatenate(result, axis=1).ravel()
     u = cases.learned_uniform(a, np.bincount(LABELS, minlength=6), law)
     return batch_error(u, 0.5), exact
 

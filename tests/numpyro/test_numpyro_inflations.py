@@ -100,7 +100,7 @@ CASES = {
 }  # fmt: skip
 
 
-def found(case: Case, key: jax.Array, **options: Any) -> tuple[float, float, Any]:
+def result(case: Case, key: jax.Array, **options: Any) -> tuple[float, float, Any]:
     """Deviations over the exact ones, the inflation that chains tell, and the run."""
     options = {"num_chains": 1000, "num_warmup": case.num_warmup, "num_samples": 60, **options}
     kernel = SGMCMC(case.model, case.build)
@@ -146,7 +146,7 @@ def test_the_inflation_of_a_chain(name, monkeypatch) -> None:
 def test_what_is_told_is_real(name, getkey) -> None:
     """And what theory says; a warning names the site, the inflation and a step."""
     case = CASES[name]
-    real, told, mcmc = found(case, getkey())
+    real, told, mcmc = result(case, getkey())
     assert abs(told / case.told - 1) < 0.05
     assert abs(real / told - 1) < 0.1
     assert not abs(real / np.sqrt(2 * told**2 - 1) - 1) < 0.1
@@ -173,13 +173,13 @@ WIDE = np.full(3, 1.04**-0.5)
 def test_a_thermostat_is_not_accused_of_what_it_absorbs(getkey) -> None:
     """With a fixed friction the inflation would be 1.7; where noise is unequal it is real."""
     build = partial(sgnht.build, step_size=0.05, friction=0.5)
-    real, told, mcmc = found(Case(wide, 20 * ROWS, WIDE, build, 1.0, 600), getkey())
+    real, told, mcmc = result(Case(wide, 20 * ROWS, WIDE, build, 1.0, 600), getkey())
     assert abs(real - 1) < 0.1
     assert told < 1.06
     mcmc.sampler.get_diagnostics_str(mcmc.last_state)  # without a warning, which is an error
 
     build = partial(sgnht.build, step_size=0.02, friction=0.5)
-    _, told, mcmc = found(Case(wide, 20 * UNEQUAL, WIDE, build, 1.0, 1500), getkey())
+    _, told, mcmc = result(Case(wide, 20 * UNEQUAL, WIDE, build, 1.0, 1500), getkey())
     last = np.asarray(mcmc.get_samples(group_by_chain=True)["p"][:, -1], np.float64)
     heat = 0.5 + 0.01 * VARIANCE / 400 * np.array([0.09, 1.0, 9.0])
     heat /= heat.mean()
@@ -201,11 +201,11 @@ def test_a_thermostat_is_not_accused_of_what_it_absorbs(getkey) -> None:
 def test_a_noise_estimate_is_taken_into_account(build, getkey) -> None:
     """Where it is true, nothing is said; and half of it is not enough."""
     case = Case(*ALIKE, build, 1.0, 800)
-    real, told, _ = found(case, getkey())
+    real, told, _ = result(case, getkey())
     assert abs(real - 1) < 0.1
     assert abs(told - 1) < 0.06
     half = partial(build.func, **{**build.keywords, "noise_estimate": VARIANCE / 2})
-    real, less, _ = found(case._replace(build=half), getkey())
+    real, less, _ = result(case._replace(build=half), getkey())
     assert less > told + 0.03
     assert abs(real / less - 1) < 0.1
 

@@ -113,20 +113,20 @@ def checks(name: str, key: jax.Array) -> dict[object, float]:
     case = CASES[name]
     last, mcmc = cases.ends(SCIR(case.model), key, num_chains=case.num_chains)
     u = case.uniform(last)
-    found: dict[object, float] = {
+    result: dict[object, float] = {
         "dkwm": dkwm(u, lambda x: np.clip(x, 0, 1)),
         "mean": mean_z(u, 0.5, 1 / 12),
         "variance": variance_z(u, 0.5, 1 / 12, 1 / 80),
     }
     exact = float(next(iter(mcmc.last_state.tuning.values())).exact.mean())
-    return {"exact": exact, **found}
+    return {"exact": exact, **result}
 
 
 @pytest.mark.parametrize("name", quick(CASES, "threshold"))
 def test_jumps_are_sampled(name, getkey) -> None:
-    found = checks(name, getkey())
-    assert found.pop("exact") == 0
-    assert not family(found)
+    result = checks(name, getkey())
+    assert result.pop("exact") == 0
+    assert not family(result)
 
 
 @pytest.fixture
@@ -143,9 +143,9 @@ def no_confirmation(monkeypatch) -> Iterator[None]:
 @pytest.mark.parametrize("name", ["ordered", "threshold", "changepoint"])
 def test_a_log_density_that_is_not_looked_at_is_seen(name, getkey) -> None:
     """As where equal shapes were enough to accept a move: this is the prior, or worse."""
-    found = checks(name, getkey())
-    assert found.pop("exact") == 1
-    assert family(found)
+    result = checks(name, getkey())
+    assert result.pop("exact") == 1
+    assert family(result)
 
 
 @pytest.mark.slow

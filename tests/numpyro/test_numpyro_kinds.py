@@ -127,16 +127,16 @@ def test_moments_of_the_posterior(name, getkey) -> None:
             numpyro.factor("x", kind.statistic(u) * x[rows])
 
     options = {"num_chains": 1000, "num_warmup": 250, "num_samples": 1} | case.options
-    found, _ = cases.ends(SGMCMC(model, case.build), getkey(), ROWS, **options)
-    u = found["u"].reshape(len(found["u"]), -1)
+    result, _ = cases.ends(SGMCMC(model, case.build), getkey(), ROWS, **options)
+    u = result["u"].reshape(len(result["u"]), -1)
 
     def checks(mean: np.ndarray, variance: np.ndarray) -> dict[object, float]:
-        found = {}
+        result = {}
         for j, (m, v) in enumerate(zip(np.ravel(mean), np.ravel(variance), strict=True)):
             squares = (u[:, j] - u[:, j].mean()) ** 2
-            found["mean", j] = mean_z(u[:, j], m, squares.mean(), case.bias * v**0.5)
-            found["variance", j] = mean_z(squares, v, squares.var(), 2 * case.bias * v)
-        return found
+            result["mean", j] = mean_z(u[:, j], m, squares.mean(), case.bias * v**0.5)
+            result["variance", j] = mean_z(squares, v, squares.var(), 2 * case.bias * v)
+        return result
 
     mean, variance = kind.posterior(TOTAL)
     assert not family(checks(mean, variance))

@@ -92,7 +92,7 @@ def drawn(model, corpus, key):
 
 def features(sample):
     phi, n, m = sample["phi"], sample["n"], sample["m"]
-    found = {
+    result = {
         **{f"phi {k} {v}": phi[k, v] for k in range(2) for v in range(2)},
         "squares": (phi**2).sum(),
         "overlap": phi[0] @ phi[1],
@@ -105,13 +105,13 @@ def features(sample):
     }
     if "a" in sample:
         a = sample["a"]
-        found |= {"a": a, "log a": jnp.log(a), "with a": a * (n[:, 0] * n[:, 1]).sum()}
+        result |= {"a": a, "log a": jnp.log(a), "with a": a * (n[:, 0] * n[:, 1]).sum()}
     else:
         slopes = sample["slopes"]
-        found |= {f"slope {k}": slopes[k] for k in range(2)}
-        found |= {f"slope {k} squared": slopes[k] ** 2 for k in range(2)}
-        found |= {"with slopes": (slopes[0] - slopes[1]) * (n[:, 0] @ COVARIATE)}
-    return found
+        result |= {f"slope {k}": slopes[k] for k in range(2)}
+        result |= {f"slope {k} squared": slopes[k] ** 2 for k in range(2)}
+        result |= {"with slopes": (slopes[0] - slopes[1]) * (n[:, 0] @ COVARIATE)}
+    return result
 
 
 def rejected(model, kernel, key):
@@ -228,7 +228,7 @@ def posterior_checks(key):
     """P-values of posterior means by 20 batches, whose means are taken to be normal."""
     samples = run(key, num_warmup=500, num_samples=10_000).get_samples()
     values = {name: np.asarray(x, np.float64) for name, x in samples.items()}
-    found = {
+    result = {
         "a": values["a"],
         "a squared": values["a"] ** 2,
         "share": values["share"],
@@ -236,7 +236,7 @@ def posterior_checks(key):
     }
     p_values = {}
     for name, mean in exact().items():
-        batches = found[name].reshape(20, -1).mean(axis=1)
+        batches = result[name].reshape(20, -1).mean(axis=1)
         error = (batches.mean() - mean) / max(batches.std(ddof=1) / 20**0.5, 1e-12)
         p_values[name] = 2 * stats.t(19).sf(abs(error))
     return p_values

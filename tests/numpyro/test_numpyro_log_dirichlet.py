@@ -90,9 +90,9 @@ def test_the_transform() -> None:
         y = transform(x)
         return y[:-1] - y[-1]
 
-    found = transform.log_abs_det_jacobian(x, y)
+    result = transform.log_abs_det_jacobian(x, y)
     slope = jnp.linalg.slogdet(jax.vmap(jax.jacobian(ratios))(x))[1]
-    np.testing.assert_allclose(found, slope, rtol=1e-4)
+    np.testing.assert_allclose(result, slope, rtol=1e-4)
 
 
 def model(x):
@@ -105,9 +105,9 @@ def test_nuts_finds_the_posterior() -> None:
     """Means of log-probabilities are digamma functions; to five standard errors by batches."""
     mcmc = MCMC(NUTS(model), num_warmup=300, num_samples=4_000, progress_bar=False)
     mcmc.run(jax.random.key(3), jnp.array([12, 5, 1]))
-    found = np.asarray(mcmc.get_samples()["p"])
+    result = np.asarray(mcmc.get_samples()["p"])
     a = np.array([12.5, 5.5, 1.5])
-    batches = found.reshape(20, 200, 3).mean(axis=1)
+    batches = result.reshape(20, 200, 3).mean(axis=1)
     exact = special.digamma(a) - special.digamma(a.sum())
     error = (batches.mean(axis=0) - exact) / (batches.std(axis=0) / 20**0.5)
     assert np.abs(error).max() < 5

@@ -72,7 +72,7 @@ CASES = {
 }  # fmt: skip
 
 
-def found(case: Case, key: jax.Array, step_size=None, num_warmup=400) -> tuple[float, float, MCMC]:
+def result(case: Case, key: jax.Array, step_size=None, num_warmup=400) -> tuple[float, float, MCMC]:
     """Deviations over the exact ones, and the inflation that chains tell of themselves."""
     last, mcmc = cases.ends(
         SCIR(case.model, step_size), key, jnp.asarray(case.data), BATCH,
@@ -85,7 +85,7 @@ def found(case: Case, key: jax.Array, step_size=None, num_warmup=400) -> tuple[f
 
 def agrees(case: Case, key: jax.Array, step_size: float) -> bool:
     """Whether the inflation that is told is that of the formula, and that of the chains."""
-    real, told, _ = found(case, key, step_size, num_warmup=40)
+    real, told, _ = result(case, key, step_size, num_warmup=40)
     exact = np.sqrt(1 + case.ratio * np.tanh(step_size / 2))
     assert abs(real / exact - 1) < 0.1
     return bool(abs(told / exact - 1) < 0.05)
@@ -111,12 +111,12 @@ def test_steps_that_are_learned_inflate_little(name, getkey, monkeypatch) -> Non
     case = CASES[name]
     # Learned steps are approached as 2 / t: noisy rows take a longer warm-up.
     num_warmup = 1500 if name == "bursty" else 400
-    real, told, mcmc = found(case, getkey(), num_warmup=num_warmup)
+    real, told, mcmc = result(case, getkey(), num_warmup=num_warmup)
     assert told < 1.1
     assert abs(real / told - 1) < 0.1
     assert "inflation 1.0" in mcmc.sampler.get_diagnostics_str(mcmc.last_state)
     monkeypatch.setattr(minibatches, "longest", lambda ratio, most=1.1: jnp.asarray(0.3))
-    real, told, _ = found(case, getkey())
+    real, told, _ = result(case, getkey())
     assert min(real, told) > 1.5
 
 

@@ -88,12 +88,12 @@ def test_empty_parts_of_a_mixture() -> None:
     """Their law is known; NUTS keeps the first of them at the smallest number there is."""
     example = importlib.import_module("numpyro_models").mixture(rows=60, parts=5)
     script = importlib.import_module("numpyro_ess")
-    found = script.sample(example, example.kernel, 500, 0, 4000).watched[:, [0, 3, 4]]
+    result = script.sample(example, example.kernel, 500, 0, 4000).watched[:, [0, 3, 4]]
     law = stats.beta(0.05, 60.2)
-    z = (found.mean(axis=0) - law.mean()) / (law.std() / len(found) ** 0.5)
+    z = (result.mean(axis=0) - law.mean()) / (law.std() / len(result) ** 0.5)
     # Draws are all but independent, and have heavy tails.
     assert (np.abs(z) < 4).all()
-    assert (np.abs(found.mean(axis=0) - 0.1 / 60.2) > 0.3 * law.mean()).all()
+    assert (np.abs(result.mean(axis=0) - 0.1 / 60.2) > 0.3 * law.mean()).all()
 
 
 def test_groups_that_can_be_summed_out() -> None:

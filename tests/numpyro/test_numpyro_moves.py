@@ -37,9 +37,9 @@ def test_the_ratio_is_right_in_single_precision(size, step) -> None:
     step = jnp.float32(step)
     before = simplex_moves.with_scale(key_scale, jnp.log(shares), alpha, total)
     move = simplex_moves.propose(keys, before, a, jnp.array([1.0, 1.2, 30.0]), step)
-    found = simplex_moves.log_ratio(move, alpha, total, a, a_there, step).sum()
+    result = simplex_moves.log_ratio(move, alpha, total, a, a_there, step).sum()
     wanted = in_double(move, alpha, total, a, a_there, step)
-    assert abs(float(found) - wanted) < 1e-3 + 3e-6 * abs(wanted)
+    assert abs(float(result) - wanted) < 1e-3 + 3e-6 * abs(wanted)
 
 
 @pytest.mark.parametrize("there", [[0.05, 0.25, 0.025], [30.0, 8.0, 1e5]])
@@ -67,8 +67,8 @@ def test_a_proposal_far_above_a_tiny_value_has_a_ratio() -> None:
         *(jnp.array(x) for x in ([-0.5, -1.0], [-200.0, 3.0], [2.0, 3.0], [0.0, 4.0], 1.0))
     )
     one = jnp.ones(2)
-    found = simplex_moves.log_ratio(move, one, jnp.ones(1), one, one, jnp.float32(1)).sum()
-    assert np.isfinite(found)
+    result = simplex_moves.log_ratio(move, one, jnp.ones(1), one, one, jnp.float32(1)).sum()
+    assert np.isfinite(result)
 
 
 @pytest.mark.parametrize("kind", [sites.SIMPLEX, sites.GAMMA])
@@ -87,14 +87,14 @@ def test_priors_keep_their_digits_at_large_parameters(kind) -> None:
         constant = special.gammaln(alpha.sum()) - special.gammaln(alpha).sum()
         return 50 * constant + (alpha * y).sum()
 
-    def found(a):
+    def result(a):
         a = np.float32(a)
         parameters = (a * mean,) if kind == sites.SIMPLEX else (a, a)
         parameters = tuple(jnp.broadcast_to(x, y.shape) for x in parameters)
         return density._log_prior(kind, jnp.asarray(y), parameters).sum()
 
     values = np.linspace(7e4, 1.4e5, 15, dtype=np.float32).astype(float)
-    errors = np.array([float(found(a)) - exact(a) for a in values])
+    errors = np.array([float(result(a)) - exact(a) for a in values])
     assert np.ptp(errors) < 0.8
 
 

@@ -160,8 +160,8 @@ def test_what_is_independent_is_proved(name) -> None:
     if name == "enumerated":
         pytest.importorskip("funsor")
     model, wanted = MODELS[name]
-    found = rows.independent(*target(model), "site")
-    assert {dim for dim, _ in found.plates} == wanted
+    result = rows.independent(*target(model), "site")
+    assert {dim for dim, _ in result.plates} == wanted
 
 
 @pytest.mark.slow
@@ -223,17 +223,17 @@ def p_values(model, key) -> dict[object, float]:
     if model is mixtures:
         last, mcmc = cases.ends(SCIR(model), key, POINTS)
         site = mcmc.last_state.tuning["w"]
-        found = {group: cases.mixture_uniform(last["w"][:, group, 0]) for group in range(2)}
+        result = {group: cases.mixture_uniform(last["w"][:, group, 0]) for group in range(2)}
     elif model is sums:
         last, mcmc = cases.ends(kernel, key, SUMS, **run)
         site = mcmc.last_state.tuning["r"]
-        found = {g: cases.sums_uniform(last["r"][:, g], SUMS[g]) for g in (0, GROUPS - 1)}
+        result = {g: cases.sums_uniform(last["r"][:, g], SUMS[g]) for g in (0, GROUPS - 1)}
     else:
         last, mcmc = cases.ends(kernel, key, SUMS[0], **run)
         site = mcmc.last_state.tuning["r"]
-        found = {"rows": cases.sums_uniform(last["r"], SUMS[0])}
+        result = {"rows": cases.sums_uniform(last["r"], SUMS[0])}
     assert not site.exact.any()
-    return {name: dkwm(u, lambda x: np.clip(x, 0, 1)) for name, u in found.items()}
+    return {name: dkwm(u, lambda x: np.clip(x, 0, 1)) for name, u in result.items()}
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ def beta_uniform(log_x, a, b):
 
 def p_values(seed: int, names=tuple(MODELS)) -> dict:
     """Checks of all coordinates of the ends of 2,000 independent chains of each model."""
-    found = {}
+    result = {}
     for name in names:
         model, data, config = MODELS[name]
         kernel = HMC(
@@ -67,7 +67,7 @@ def p_values(seed: int, names=tuple(MODELS)) -> dict:
             adapt_step_size=False,
             adapt_mass_matrix=False,
         )
-        key = jax.random.fold_in(jax.random.key(seed), len(found))
+        key = jax.random.fold_in(jax.random.key(seed), len(result))
         last, _ = cases.ends(kernel, key, data, num_chains=2000, num_warmup=0, num_samples=60)
         for k in range(len(data)):
             if name == "poisson":
@@ -79,10 +79,10 @@ def p_values(seed: int, names=tuple(MODELS)) -> dict:
                 logs = last[site][:, k]
                 u = beta_uniform(np.log(logs) if site == "p" else logs, a[k], a.sum() - a[k])
             # Uniform numbers have moments; 1e-4 is for rounding of values in float32.
-            found[name, k, "law"] = checks.dkwm(u, lambda v: np.clip(v, 0, 1), resolution=1e-4)
-            found[name, k, "mean"] = checks.mean_z(u, 0.5, 1 / 12, resolution=1e-4)
-            found[name, k, "variance"] = checks.variance_z(u, 0.5, 1 / 12, 1 / 80, resolution=1e-4)
-    return found
+            result[name, k, "law"] = checks.dkwm(u, lambda v: np.clip(v, 0, 1), resolution=1e-4)
+            result[name, k, "mean"] = checks.mean_z(u, 0.5, 1 / 12, resolution=1e-4)
+            result[name, k, "variance"] = checks.variance_z(u, 0.5, 1 / 12, 1 / 80, resolution=1e-4)
+    return result
 
 
 @pytest.mark.slow
@@ -124,8 +124,8 @@ MUTANTS = {
 def test_a_mutant_is_seen(mutant, request, monkeypatch):
     module, name, wrong, models = MUTANTS[mutant]
     monkeypatch.setattr(module, name, wrong)
-    found = p_values(request.config.getoption("--seed"), models)
-    assert {model for model, *_ in checks.family(found)} == set(models)
+    result = p_values(request.config.getoption("--seed"), models)
+    assert {model for model, *_ in checks.family(result)} == set(models)
 
 
 PRIORS = {
@@ -157,7 +157,7 @@ def test_the_density_is_that_of_the_prior_and_the_jacobian(prior):
             z = 1.5 * jax.random.normal(jax.random.key(seed), law.shape())
             if seed == 3:  # beyond the table
                 z = z.at[..., 0].set(-14.0)
-            found, trace = log_density(scores, (), {}, {"x_normal": z})
+            result, trace = log_density(scores, (), {}, {"x_normal": z})
             value = trace["x"]["value"]
 
             def full(z):
@@ -179,7 +179,7 @@ def test_the_density_is_that_of_the_prior_and_the_jacobian(prior):
                     expected += moved.sum()
             if on_simplex and prior != "LogDirichlet":
                 expected += jnp.log(value).sum()
-            assert abs(found - expected) < 1e-6 * max(1, abs(expected)), seed
+            assert abs(result - expected) < 1e-6 * max(1, abs(expected)), seed
 
 
 @pytest.mark.slow
@@ -226,7 +226,7 @@ def test_learned_references_with_nuts_and_gibbs():
     assert config["pi"].shape.shape == (6, 2)
     model = handlers.reparam(network, config=config)
     shares = handlers.reparam(network, config={"pi": config["pi"]})
-    found = {}
+    result = {}
     kernels = {
         "plain": (NUTS(network), "vectorized"),
         "scores": (NUTS(model), "vectorized"),
@@ -248,9 +248,9 @@ def test_learned_references_with_nuts_and_gibbs():
         samples = mcmc.get_samples(group_by_chain=True)
         pi = samples["pi"]
         together = (pi[:, :, :1] * pi).sum(axis=-1).mean(axis=1)
-        found[name] = np.concatenate([together, samples["rate"].mean(axis=1)[:, None]], axis=1)
-    mean, error = found["plain"].mean(axis=0), found["plain"].std(axis=0) / 5**0.5
-    for name, values in found.items():
+        result[name] = np.concatenate([together, samples["rate"].mean(axis=1)[:, None]], axis=1)
+    mean, error = result["plain"].mean(axis=0), result["plain"].std(axis=0) / 5**0.5
+    for name, values in result.items():
         errors = np.hypot(error, values.std(axis=0) / 5**0.5)
         assert (np.abs(values.mean(axis=0) - mean) < 7 * errors).all(), name
     predicted = Predictive(shares, mcmc.get_samples())(jax.random.key(2), LINKS)
@@ -363,7 +363,7 @@ def test_rows_of_one_constraint(support):
     constraint = getattr(constraints, support)
     reference = GammaReference([2.0, 0.5, 1.0])
     scores = jax.random.normal(jax.random.key(0), (4, 3))
-    found = []
+    result = []
     for law in (
         dist.ImproperUniform(constraint, (), (4, 3)),
         dist.ImproperUniform(constraint, (4,), (3,)).to_event(1),
@@ -371,7 +371,7 @@ def test_rows_of_one_constraint(support):
     )[: 3 if support == "simplex" else 2]:
         config = {"p": reference}
         model = handlers.reparam(lambda law=law: numpyro.sample("p", law), config=config)
-        found.append(log_density(model, (), {}, {"p_normal": scores})[0])
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+        result.append(log_density(model, (), {}, {"p_normal": scores})[0])
+    np.testing.assert_allclose(result[1], result[0], rtol=1e-5)
     if support == "simplex":
-        np.testing.assert_allclose(found[2], found[0] + 4 * np.log(2), rtol=1e-5)
+        np.testing.assert_allclose(result[2], result[0] + 4 * np.log(2), rtol=1e-5)

@@ -58,8 +58,8 @@ def points(rows: int) -> np.ndarray:
 def samples(kernel, x, num_samples: int, *rest) -> tuple[np.ndarray, MCMC]:
     mcmc = MCMC(kernel, num_warmup=200, num_samples=num_samples, progress_bar=False)
     mcmc.run(jax.random.key(0), x, *rest)
-    (found,) = mcmc.get_samples().values()
-    return np.asarray(found, np.float64), mcmc
+    (result,) = mcmc.get_samples().values()
+    return np.asarray(result, np.float64), mcmc
 
 
 def p_value(chain: np.ndarray, mean: float) -> float:
@@ -72,11 +72,11 @@ def p_value(chain: np.ndarray, mean: float) -> float:
 def test_mixtures(rows, num_samples) -> None:
     """The share of the first part, and the weight of the empty part, of law Beta."""
     x = points(rows)
-    found, mcmc = samples(SCIR(mixture), jnp.asarray(x, jnp.float32), num_samples)
-    share = found[:, 0] / (found[:, 0] + found[:, 1])
+    result, mcmc = samples(SCIR(mixture), jnp.asarray(x, jnp.float32), num_samples)
+    share = result[:, 0] / (result[:, 0] + result[:, 1])
     mean, deviation = moments(x)
     empty = ALPHA / (3 * ALPHA + rows)
-    checks = {"share": p_value(share, mean), "empty": p_value(found[:, 2], empty)}
+    checks = {"share": p_value(share, mean), "empty": p_value(result[:, 2], empty)}
     assert not family(checks)
     assert abs(share.std() / deviation - 1) < 0.15
     assert family({"mutant": p_value(share, mean + 0.3 * deviation)})
@@ -87,8 +87,8 @@ def test_minibatches_of_many_rows() -> None:
     """The mean is right, at a cost that does not grow, and the deviation larger by some percent."""
     x = points(100_000)
     with pytest.warns(UserWarning, match=r"too large by a factor of about 1\.1"):
-        found, _ = samples(SCIR(mixture, 0.003), jnp.asarray(x, jnp.float32), 20_000, 500)
-    share = found[2_000:, 0] / (found[2_000:, 0] + found[2_000:, 1])
+        result, _ = samples(SCIR(mixture, 0.003), jnp.asarray(x, jnp.float32), 20_000, 500)
+    share = result[2_000:, 0] / (result[2_000:, 0] + result[2_000:, 1])
     mean, deviation = moments(x)
     assert abs(share.mean() - mean) < 3 * deviation
     assert deviation < share.std() < 3 * deviation
@@ -97,9 +97,9 @@ def test_minibatches_of_many_rows() -> None:
 def test_conjugate_sites_of_many_rows_stay_exact() -> None:
     """Counts of a million rows are rounded by float32, and still are seen to be counts."""
     x = np.random.default_rng(0).choice(4, size=1_000_000, p=[0.7, 0.2, 0.1, 0.0])
-    found, mcmc = samples(SCIR(labels), jnp.asarray(x), 400)
+    result, mcmc = samples(SCIR(labels), jnp.asarray(x), 400)
     assert mcmc.last_state.tuning["p"].exact
     a = np.bincount(x, minlength=4) + ALPHA
     law = stats.beta(a, a.sum() - a)
-    z = (found.mean(axis=0) - law.mean()) / (law.std() / 400**0.5)
+    z = (result.mean(axis=0) - law.mean()) / (law.std() / 400**0.5)
     assert not family(dict(enumerate(2 * stats.norm.sf(np.abs(z)))))

@@ -103,15 +103,15 @@ def p_values(case: Case, key) -> dict[object, float]:
     draws, _ = cases.ends(SCIR(case.model), key, SEEN, num_chains=2000, num_warmup=300)
     values = case.of(draws).astype(np.float64)
     grid, joint = case.law()
-    found = {}
+    result = {}
     for step, other in ((0, 1), (1, 0)):
         p = joint.sum(axis=other) / joint.sum()
         mean = p @ grid
         moments = [p @ (grid - mean) ** power for power in (2, 4)]
-        found["mean", step] = mean_z(values[:, step], mean, moments[0])
+        result["mean", step] = mean_z(values[:, step], mean, moments[0])
         squares = (values[:, step] - mean) ** 2
-        found["square", step] = mean_z(squares, moments[0], moments[1] - moments[0] ** 2)
-    return found
+        result["square", step] = mean_z(squares, moments[0], moments[1] - moments[0] ** 2)
+    return result
 
 
 @pytest.mark.parametrize("name", slow_but(CASES, "shares"))

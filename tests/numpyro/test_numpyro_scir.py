@@ -232,14 +232,14 @@ def test_enumerated_sites() -> None:
     """The density and counts are those of the sum."""
     pytest.importorskip("funsor")
     key = jax.random.key(0)
-    found = []
+    result = []
     for model in (enumerated, cases.mixture):
         kernel = SCIR(model)
         params = {"w": jnp.array([0.2, 0.3, 0.5])}
-        found.append(kernel.init(key, 0, params, (X,), {}).density)
-    np.testing.assert_allclose(found[0].others, found[1].others, rtol=1e-5)
+        result.append(kernel.init(key, 0, params, (X,), {}).density)
+    np.testing.assert_allclose(result[0].others, result[1].others, rtol=1e-5)
     # One likelihood is normalised in the weights and one is not: only that part differs.
-    pull = [d.counts["w"] - params["w"] * d.counts["w"].sum() for d in found]
+    pull = [d.counts["w"] - params["w"] * d.counts["w"].sum() for d in result]
     np.testing.assert_allclose(pull[0], pull[1], rtol=1e-4, atol=1e-4)
 
 

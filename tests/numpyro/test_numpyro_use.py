@@ -60,15 +60,15 @@ def test_without_jit(model, steps) -> None:
 def test_chains_agree_and_go_on(name, capsys) -> None:
     """Chains drawn by any method are the same ones, and a run goes on where it was left."""
     keys = jax.random.split(jax.random.key(3), 2)
-    found = {}
+    result = {}
     for method in ("sequential", "vectorized", jax.vmap):
         mcmc = mcmc_of(KERNELS[name](), num_chains=2, chain_method=method)
         mcmc.run(keys, X)
-        found[method] = mcmc.get_samples(group_by_chain=True)["w"]
-        assert found[method].shape == (2, 8, 3)
+        result[method] = mcmc.get_samples(group_by_chain=True)["w"]
+        assert result[method].shape == (2, 8, 3)
         assert mcmc.sampler.get_diagnostics_str(mcmc.last_state).startswith("w")
-    np.testing.assert_allclose(found["vectorized"], found["sequential"], rtol=0.05, atol=1e-3)
-    np.testing.assert_allclose(found[jax.vmap], found["vectorized"], rtol=0.05, atol=1e-3)
+    np.testing.assert_allclose(result["vectorized"], result["sequential"], rtol=0.05, atol=1e-3)
+    np.testing.assert_allclose(result[jax.vmap], result["vectorized"], rtol=0.05, atol=1e-3)
 
     mcmc = mcmc_of(KERNELS[name](), 4)
     mcmc.run(keys[0], X)
@@ -76,7 +76,7 @@ def test_chains_agree_and_go_on(name, capsys) -> None:
     mcmc.post_warmup_state = mcmc.last_state
     mcmc.run(mcmc.last_state.rng_key, X)
     both = np.concatenate([first, mcmc.get_samples()["w"]])
-    np.testing.assert_allclose(both, found["sequential"][0], rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(both, result["sequential"][0], rtol=1e-3, atol=1e-6)
 
     mcmc.print_summary()
     assert "w[2]" in capsys.readouterr().out
@@ -318,10 +318,10 @@ def test_deterministic_sites_of_a_minibatch_are_left_out() -> None:
         state = kernel.init(key, 0, None, (X, 3), {})
     assert set(kernel.postprocess_fn((X, 3), {})(state.z)) == {"w", "largest"}
     state = kernel.init(key, 0, None, (X, 30), {})
-    found = kernel.postprocess_fn((X, 30), {})(state.z)
-    assert found.keys() == {"w", "largest", "means", "centre"}
-    assert found["means"].shape == (30,)
-    np.testing.assert_allclose(found["centre"], X.mean(), rtol=1e-5)
+    result = kernel.postprocess_fn((X, 30), {})(state.z)
+    assert result.keys() == {"w", "largest", "means", "centre"}
+    assert result["means"].shape == (30,)
+    np.testing.assert_allclose(result["centre"], X.mean(), rtol=1e-5)
 
 
 def random_means(x):

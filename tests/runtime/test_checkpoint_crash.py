@@ -51,19 +51,19 @@ def test_killed_at_a_random_time(tmp_path, number, seed):
 )
 def test_killed_inside_a_save(tmp_path, number, stride):
     directories = [tmp_path / str(turn) for turn in range(number)]
-    found = []
+    result = []
     for killed in children(f"inside:1:{stride}", directories):
         assert killed["code"] == -signal.SIGKILL
         saved = Store(killed["directory"]).latest(LIKE, {})
-        found.append(saved.step)
+        result.append(saved.step)
         assert_is(saved, saved.step)
         names = [path for path in Path(killed["directory"]).iterdir() if path.name[0] != "."]
         assert all(len(list(path.iterdir())) == 3 for path in names), "whole, or out of sight"
         # The next save removes what is left of the interrupted one.
         Store(killed["directory"], keep=1).save(3, crash_runs.tree(3), {})
         assert len(os.listdir(killed["directory"])) == 1
-    assert found == sorted(found)
-    assert set(found) == {1, 2}
+    assert result == sorted(result)
+    assert set(result) == {1, 2}
 
 
 def test_a_save_makes_as_many_calls_as_are_tried(tmp_path):

@@ -91,5 +91,5 @@ def test_the_law_of_total_variance(seed):
         assert source.count(old) == 1
         mutant = types.ModuleType("mutant")
         exec(compile(source.replace(old, new), "mutant", "exec"), mutant.__dict__)
-        found = deviation(mutant, np.random.default_rng(seed))
-        assert found != pytest.approx(exact, abs=0.006)
+        result = deviation(mutant, np.random.default_rng(seed))
+        assert result != pytest.approx(exact, abs=0.006)

@@ -82,8 +82,8 @@ def test_doc_topics_in_parts(run, tmp_path):
     directory.write_proportions(
         path, CORPUS.names, 2, iter([(SHARES[:1], None), (SHARES[1:], None)])
     )
-    for found in (path, run / "doc_topics.npz"):
-        with np.load(found, allow_pickle=False) as arrays:
+    for result in (path, run / "doc_topics.npz"):
+        with np.load(result, allow_pickle=False) as arrays:
             np.testing.assert_array_equal(arrays["proportions"], SHARES)
             assert tuple(arrays["documents"].tolist()) == CORPUS.names
     with pytest.raises(ValueError, match="3 rows for 4 documents"):

@@ -73,9 +73,9 @@ def test_a_restored_posterior_goes_on():
     second.load(first.save())
     for step in range(11, 20):
         second.sample(event(step))
-    found, expected = second.gathered(), whole.gathered()
-    np.testing.assert_array_equal(found.traces()["x"], expected.traces()["x"])
-    np.testing.assert_array_equal(found.moments["x"].pooled(), expected.moments["x"].pooled())
+    result, expected = second.gathered(), whole.gathered()
+    np.testing.assert_array_equal(result.traces()["x"], expected.traces()["x"])
+    np.testing.assert_array_equal(result.moments["x"].pooled(), expected.moments["x"].pooled())
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ def log_gamma_draws(rng, rows):
 
 def log_gamma_checks(x):
     u = special.gammainc(A, np.exp(x))
-    found = {j: checks.dkwm(u[:, j], stats.uniform.cdf, resolution=1e-5) for j in range(2)}
-    return found | {"both": checks.mean_z(np.prod(u - 0.5, axis=1), 0, 1 / 144)}
+    result = {j: checks.dkwm(u[:, j], stats.uniform.cdf, resolution=1e-5) for j in range(2)}
+    return result | {"both": checks.mean_z(np.prod(u - 0.5, axis=1), 0, 1 / 144)}
 
 
 def sampler(seed, log_density=log_gammas, accepted=(0.4, 0.9)):
@@ -88,17 +88,17 @@ def chance(z, slope, sd=0.0, noise=0.0):
 
 def flip_checks(moved, slope, sd=0.0, noise=0.0):
     """Of the move from 0: |z| is half normal, and z > 0 with the chance that it has."""
-    found = {}
+    result = {}
     for j in range(2):
         scale = np.sqrt(2 * H * M[j])
         size = np.abs(moved[:, j]) / scale
-        found["size", j] = checks.dkwm(size, stats.halfnorm.cdf)
+        result["size", j] = checks.dkwm(size, stats.halfnorm.cdf)
         kept = chance(scale * size, slope[j], sd, noise)
         for power in (1, 3):
             error = (np.sign(moved[:, j]) - 2 * kept + 1) * size**power
             spread = (4 * kept * (1 - kept) * size ** (2 * power)).mean()
-            found["sign", power, j] = checks.mean_z(error, 0, spread)
-    return found
+            result["sign", power, j] = checks.mean_z(error, 0, spread)
+    return result
 
 
 def moves(getkey, sd, **options):

@@ -67,8 +67,8 @@ def test_one_step_is_the_exact_transition(getkey):
     log_theta = run(getkey, np.broadcast_to(START, (ROWS, 3)), 1)
     assert not checks.family(transition_checks(log_theta))
     # The law in `laws` is the same one.
-    found = laws.ornstein_uhlenbeck(np.log(START), M, P, H, sigma=SIGMA)
-    assert not checks.family(normal_checks(log_theta, *map(np.asarray, found)))
+    result = laws.ornstein_uhlenbeck(np.log(START), M, P, H, sigma=SIGMA)
+    assert not checks.family(normal_checks(log_theta, *map(np.asarray, result)))
 
 
 MUTANTS = {

@@ -128,14 +128,14 @@ def sampler(name, seed, accepted=(0.3, 0.97), **changes):
     rng = np.random.default_rng(seed)
 
     def sample(n):
-        found = []
+        result = []
         for _ in range(-(-n // ROWS)):
             points = manifold.retract(jnp.asarray(draws(rng, ROWS), jnp.float32))
             points, acceptance, error = push(kernel, jax.random.key(rng.integers(2**31)), points)
             assert accepted[0] < float(acceptance) < accepted[1]
             assert changes or float(error) < 2e-6
-            found.append(np.asarray(points))
-        return check(np.concatenate(found))
+            result.append(np.asarray(points))
+        return check(np.concatenate(result))
 
     return sample
 

@@ -58,12 +58,12 @@ def test_one_step_has_the_moments_of_the_formula(getkey):
     basis = np.linalg.svd(tangent)[0][:, :2]
     z = (v - mean) @ basis / (damped * np.sqrt(2 * c * h))
 
-    def found(z):
+    def result(z):
         p_values = {("mean", j): checks.mean_z(z[:, j], 0, 1) for j in range(2)}
         return p_values | {("variance", j): checks.variance_z(z[:, j], 0, 1, 3) for j in range(2)}
 
-    assert not checks.family(found(z))
-    assert checks.family(found(1.1 * z))
+    assert not checks.family(result(z))
+    assert checks.family(result(1.1 * z))
     kinetic = (v**2).sum(axis=1) / 2
     moved = half + h / 2 / inertia * (kinetic - 1)
     np.testing.assert_allclose(after.thermostat, moved, atol=3e-5)

@@ -82,9 +82,9 @@ def test_the_printed_theorem_holds_for_equal_estimates(double):
 def test_moments_are_derivatives_of_the_generating_function(double):
     options = {"rate": 2.5, "sigma": 0.7}
     log_mgf = lambda s: laws.scir_log_mgf(s, THETA, SHAPES, STEPS, **options)  # noqa: E731
-    found = laws.scir(THETA, SHAPES, STEPS, **options)
-    np.testing.assert_allclose(jax.grad(log_mgf)(0.0), found.mean, rtol=1e-10)
-    np.testing.assert_allclose(jax.grad(jax.grad(log_mgf))(0.0), found.variance, rtol=1e-10)
+    result = laws.scir(THETA, SHAPES, STEPS, **options)
+    np.testing.assert_allclose(jax.grad(log_mgf)(0.0), result.mean, rtol=1e-10)
+    np.testing.assert_allclose(jax.grad(jax.grad(log_mgf))(0.0), result.variance, rtol=1e-10)
 
 
 def test_one_step_has_the_moments_of_the_noncentral_chi_square(double):
@@ -93,21 +93,21 @@ def test_one_step_has_the_moments_of_the_noncentral_chi_square(double):
         rate, log_scale = reference_laws.cir_rate(np.log(max(theta * b, 1e-300)), time)
         exact = reference_laws.cir_moments(a, rate)
         scale = np.exp(log_scale) / b
-        found = laws.cir(theta, a, t, rate=b, sigma=sigma)
-        np.testing.assert_allclose(found.mean, scale * exact.mean, rtol=1e-10)
-        np.testing.assert_allclose(found.variance, scale**2 * exact.variance, rtol=1e-10)
+        result = laws.cir(theta, a, t, rate=b, sigma=sigma)
+        np.testing.assert_allclose(result.mean, scale * exact.mean, rtol=1e-10)
+        np.testing.assert_allclose(result.variance, scale**2 * exact.variance, rtol=1e-10)
 
 
 @pytest.mark.slow
 def test_arrays_broadcast_and_curves_over_time_are_one_call(double):
     times = np.array([0.1, 1.0, 10.0])
-    found = laws.cir(np.array([[1.0], [5.0]]), 2.0, times, rate=np.array([1.0, 2.0, 3.0]))
-    assert found.mean.shape == found.variance.shape == (2, 3)
+    result = laws.cir(np.array([[1.0], [5.0]]), 2.0, times, rate=np.array([1.0, 2.0, 3.0]))
+    assert result.mean.shape == result.variance.shape == (2, 3)
     one = laws.cir(5.0, 2.0, 10.0, rate=3.0)
-    np.testing.assert_allclose(found.mean[1, 2], one.mean)
+    np.testing.assert_allclose(result.mean[1, 2], one.mean)
     shapes = np.stack([SHAPES, SHAPES[::-1]], axis=1)
-    found = laws.scir(THETA, shapes, STEPS)
-    np.testing.assert_allclose(found.variance[0], laws.scir(THETA, SHAPES, STEPS).variance)
+    result = laws.scir(THETA, shapes, STEPS)
+    np.testing.assert_allclose(result.variance[0], laws.scir(THETA, SHAPES, STEPS).variance)
     assert laws.scir_log_mgf(-1.0, THETA, shapes, 0.3).shape == (2,)
 
 
@@ -122,9 +122,9 @@ def test_corollary_3_2_by_enumeration(double):
     given = laws.scir(THETA, values[sequences].T, h, **options)
     mean = probability @ given.mean
     total = probability @ given.variance + probability @ (given.mean - mean) ** 2
-    found = laws.scir_over_batches(THETA, a, h, m, variance, **options)
-    np.testing.assert_allclose(found.mean, mean, rtol=1e-12)
-    np.testing.assert_allclose(found.variance, total, rtol=1e-12)
+    result = laws.scir_over_batches(THETA, a, h, m, variance, **options)
+    np.testing.assert_allclose(result.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(result.variance, total, rtol=1e-12)
     limit = laws.scir_over_batches(THETA, a, h, 1000, variance, **options).variance
     added = laws.stationary_inflation(variance, h, **options)
     np.testing.assert_allclose(limit, a / 9 + added, rtol=1e-12)
@@ -132,8 +132,8 @@ def test_corollary_3_2_by_enumeration(double):
 
 def test_moments_of_scir_in_simulation(scir_draws):
     """In the single precision of the user."""
-    found = laws.scir(THETA, SHAPES, STEPS)
-    mean, variance = float(found.mean), float(found.variance)
+    result = laws.scir(THETA, SHAPES, STEPS)
+    mean, variance = float(result.mean), float(result.variance)
     p_values = {
         "mean": checks.mean_z(scir_draws, mean, variance),
         "variance": checks.variance_z(scir_draws, mean, variance),
@@ -205,8 +205,8 @@ def test_ornstein_uhlenbeck_is_a_semigroup_and_has_its_limits(double):
     left, variance = np.exp(-(0.7**2) * 4.0 * h / 2), 0.0
     for _ in range(m):
         variance = left**2 * variance + (1 - left**2) / 4 + (1 - left) ** 2 * noise
-    found = laws.ornstein_uhlenbeck(3.0, time=m * h, variance=noise, step_size=h, **options)
-    np.testing.assert_allclose(found.variance, variance, rtol=1e-12)
+    result = laws.ornstein_uhlenbeck(3.0, time=m * h, variance=noise, step_size=h, **options)
+    np.testing.assert_allclose(result.variance, variance, rtol=1e-12)
 
 
 def test_geometric_brownian_motion_is_the_limit_without_a_pull(double):
@@ -260,7 +260,7 @@ def test_bad_arguments_are_named_and_nan_under_jit():
     ],
 )
 def test_moments_have_one_shape_and_shapes_that_do_not_fit_are_named(call):
-    found = call(np.ones((3, 1)), np.ones(2))
-    assert found.mean.shape == found.variance.shape == (3, 2)
+    result = call(np.ones((3, 1)), np.ones(2))
+    assert result.mean.shape == result.variance.shape == (3, 2)
     with pytest.raises(ValueError, match=r"\(3,\).*\(2,\).* do not broadcast"):
         call(np.ones(3), np.ones(2))

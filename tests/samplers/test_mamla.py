@@ -85,8 +85,8 @@ def proposal_checks(y):
     hessian = np.diag(1 / X[[0, 2]]) + 1 / X[1]
     mean = np.log(X[[0, 2]] / X[1]) + STEP * (slope[[0, 2]] - slope[1])
     white = np.linalg.solve(np.linalg.cholesky(2 * STEP * hessian), (y - mean).T)
-    found = {i: checks.dkwm(white[i], stats.norm.cdf) for i in range(2)}
-    return found | {"both": checks.mean_z(white[0] * white[1], 0, 1)}
+    result = {i: checks.dkwm(white[i], stats.norm.cdf) for i in range(2)}
+    return result | {"both": checks.mean_z(white[0] * white[1], 0, 1)}
 
 
 @pytest.mark.slow

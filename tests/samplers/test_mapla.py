@@ -88,8 +88,8 @@ def proposal_checks(x):
     metric = np.diag(1 / X**2) + 1 / last**2
     mean = X + STEP * np.linalg.solve(metric, slope)
     white = np.linalg.cholesky(metric / (2 * STEP)).T @ (x - mean).T
-    found = {i: checks.dkwm(white[i], stats.norm.cdf) for i in range(2)}
-    return found | {"both": checks.mean_z(white[0] * white[1], 0, 1)}
+    result = {i: checks.dkwm(white[i], stats.norm.cdf) for i in range(2)}
+    return result | {"both": checks.mean_z(white[0] * white[1], 0, 1)}
 
 
 @pytest.mark.slow

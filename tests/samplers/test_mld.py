@@ -94,14 +94,14 @@ DUALS = {
 def one_step_checks(name, y):
     _, _, x, drift = CASES[name]
     mean = DUALS[name](np.array(x)) + STEP * drift(np.array(x))
-    found = {}
+    result = {}
     for j in range(mean.size):
-        found["mean", j] = checks.mean_z(y[:, j], mean[j], 2 * STEP, 1e-6)
-        found["variance", j] = checks.variance_z(y[:, j], mean[j], 2 * STEP, 12 * STEP**2, 1e-6)
+        result["mean", j] = checks.mean_z(y[:, j], mean[j], 2 * STEP, 1e-6)
+        result["variance", j] = checks.variance_z(y[:, j], mean[j], 2 * STEP, 12 * STEP**2, 1e-6)
         for k in range(j):
             product = (y[:, j] - mean[j]) * (y[:, k] - mean[k])
-            found["covariance", j, k] = checks.mean_z(product, 0, 4 * STEP**2)
-    return found
+            result["covariance", j, k] = checks.mean_z(product, 0, 4 * STEP**2)
+    return result
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -224,8 +224,8 @@ def test_a_dirichlet_for_small_steps(getkey, seed):
 
     mean = a / a.sum()
     exact = mean * (1 - mean) / (a.sum() + 1)
-    found, variance = moments(0.005, 200)
-    np.testing.assert_allclose(found, mean, rtol=0.015)
+    result, variance = moments(0.005, 200)
+    np.testing.assert_allclose(result, mean, rtol=0.015)
     np.testing.assert_allclose(variance, exact, rtol=0.05)
     _, coarse = moments(0.2, 20)
     assert np.abs(coarse / exact - 1).max() > 0.15

@@ -48,14 +48,14 @@ def one_step_checks(x):
     """A normal law about the step of the gradient and the pull to the unit ball."""
     norm = np.linalg.norm(POINT)
     mean = POINT + STEP * (CENTRE - POINT) + STEP / SMOOTHING * (POINT / norm - POINT)
-    found = {}
+    result = {}
     for j in range(3):
-        found["mean", j] = checks.mean_z(x[:, j], mean[j], 2 * STEP)
-        found["variance", j] = checks.variance_z(x[:, j], mean[j], 2 * STEP, 12 * STEP**2)
+        result["mean", j] = checks.mean_z(x[:, j], mean[j], 2 * STEP)
+        result["variance", j] = checks.variance_z(x[:, j], mean[j], 2 * STEP, 12 * STEP**2)
         for k in range(j):
             product = (x[:, j] - mean[j]) * (x[:, k] - mean[k])
-            found["covariance", j, k] = checks.mean_z(product, 0, 4 * STEP**2)
-    return found
+            result["covariance", j, k] = checks.mean_z(product, 0, 4 * STEP**2)
+    return result
 
 
 def test_one_step_has_the_moments_of_the_euler_step(getkey):
@@ -141,13 +141,13 @@ def test_the_bias_is_of_order_one_half_with_the_stated_constant(ratio, constant,
     for power in (1, 2):
         exact = np.trapezoid(x**power * density, x)
         surface = density[0] * (LOW**power - exact) + density[-1] * (HIGH**power - exact)
-        found = [
+        result = [
             (exact_law(ratio * s, s).expect(lambda x, k=power: x**k) - exact)
             / (np.sqrt(s) * surface)
             for s in smoothings
         ]
         # Richardson's step removes the next order.
-        assert 2 * found[1] - found[0] == pytest.approx(constant, rel=tolerance)
+        assert 2 * result[1] - result[0] == pytest.approx(constant, rel=tolerance)
 
 
 def test_with_the_smoothing_of_a_step_the_projection_is_projected_langevin(getkey):

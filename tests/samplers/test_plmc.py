@@ -62,21 +62,21 @@ def one_step_checks(x):
     mean, sd = START + STEP * (TILT - START), np.sqrt(2 * STEP)
     first, second = euler_laws.clipped_normal(mean, sd, LOW, HIGH)
     variance = second - first**2
-    found = {}
+    result = {}
     for j in range(4):
         squares = (x[:, j] - first[j]) ** 2
-        found["mean", j] = checks.mean_z(x[:, j], first[j], variance[j])
-        found["variance", j] = checks.mean_z(squares, variance[j], squares.var())
+        result["mean", j] = checks.mean_z(x[:, j], first[j], variance[j])
+        result["variance", j] = checks.mean_z(squares, variance[j], squares.var())
         for name, end, share in (
             ("low", LOW, stats.norm.cdf(LOW, mean[j], sd)),
             ("high", HIGH, stats.norm.sf(HIGH, mean[j], sd)),
         ):
             if share * len(x) > 100:
-                found[name, j] = checks.mean_z(x[:, j] == end, share, share * (1 - share))
+                result[name, j] = checks.mean_z(x[:, j] == end, share, share * (1 - share))
         for k in range(j):
             product = (x[:, j] - first[j]) * (x[:, k] - first[k])
-            found["covariance", j, k] = checks.mean_z(product, 0, variance[j] * variance[k])
-    return found
+            result["covariance", j, k] = checks.mean_z(product, 0, variance[j] * variance[k])
+    return result
 
 
 def test_one_step_is_a_projected_normal(getkey):
@@ -130,13 +130,13 @@ def lindley(rate, h):
 
 def stationary_checks(normal, exponential, h):
     mean, variance, at_zero = lindley(RATE, h)
-    found = dict(checks.prefixed("normal", normal_law(h).check(normal)))
-    found["exponential", "mean"] = checks.mean_z(exponential, mean, variance)
-    found["exponential", "variance"] = checks.variance_z(exponential, mean, variance)
-    found["exponential", "zeros"] = checks.mean_z(
+    result = dict(checks.prefixed("normal", normal_law(h).check(normal)))
+    result["exponential", "mean"] = checks.mean_z(exponential, mean, variance)
+    result["exponential", "variance"] = checks.variance_z(exponential, mean, variance)
+    result["exponential", "zeros"] = checks.mean_z(
         exponential == 0, at_zero, at_zero * (1 - at_zero)
     )
-    return found
+    return result
 
 
 @pytest.mark.slow
@@ -206,7 +206,7 @@ def surfaces():
     mass = weight.mean() * weight.shape[0] * 2 * np.pi
     disc = (weight * t[:, None] ** 2).sum() / weight.sum()
     edge = 2 * np.pi * np.exp(tilt * np.cos(angle)).mean() / mass
-    found = {"disc": (disc, edge * (1 - disc))}
+    result = {"disc": (disc, edge * (1 - disc))}
 
     # x = (s u, s (1 - u), 1 - s) has the area element sqrt(3) s ds du.
     s, u = t[:, None], t[None, :]
@@ -220,8 +220,8 @@ def surfaces():
         points = t[:, None] * ends[0] + (1 - t[:, None]) * ends[1]
         values = np.exp(points @ C_SIMPLEX) * ((points**2).sum(axis=1) - exact)
         term += np.sqrt(2) * (w * values).sum() / mass
-    found["simplex"] = (exact, term)
-    return found
+    result["simplex"] = (exact, term)
+    return result
 
 
 @pytest.mark.slow

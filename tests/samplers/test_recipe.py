@@ -84,9 +84,9 @@ def test_correction_is_that_of_the_formula(name, getkey):
     here = model(diffusion, curl)
     for fast in {False, coordinatewise}:
         dynamics.check(here, getkey(), z, fast)
-        found = dynamics.correction(here, z, fast)
+        result = dynamics.correction(here, z, fast)
         jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), found, expected
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), result, expected
         )
 
 
@@ -173,8 +173,8 @@ def test_one_step_has_the_moments_of_the_formula(mutant, getkey):
     many = base.chains(kernel, ROWS)
     state = many.init(getkey(), jnp.asarray(X0, jnp.float32))
     state, info = jax.jit(many.update)(getkey(), state, jnp.asarray(SLOPE, jnp.float32))
-    found = step_checks(np.asarray(state.position, float), np.asarray(state.auxiliary[0], float))
-    assert bool(checks.family(found)) == (mutant is not None)
+    result = step_checks(np.asarray(state.position, float), np.asarray(state.auxiliary[0], float))
+    assert bool(checks.family(result)) == (mutant is not None)
     assert np.allclose(info.gradient_norm, np.linalg.norm(SLOPE))
 
 

@@ -118,16 +118,18 @@ def moved_rows(getkey, name, riemannian, h):
 @pytest.mark.parametrize(("name", "riemannian"), slow_but(COMBINATIONS, *COMBINATIONS[1::2]))
 def test_one_step_has_the_mean_and_covariance_of_the_formula(name, riemannian, getkey, seed):
     h = step_size(name, riemannian)
-    found, info = moved_rows(getkey, name, riemannian, h)
+    result, info = moved_rows(getkey, name, riemannian, h)
     assert float(info.acceptance) == 1
     start = np.asarray(
-        formulas.coordinates(SPACES[name], np.log(OMEGA * (TOTAL if found.shape[1] == 4 else 1)))
+        formulas.coordinates(SPACES[name], np.log(OMEGA * (TOTAL if result.shape[1] == 4 else 1)))
     )
     natural, correction, covariance = moments(name, riemannian, h)
-    assert not checks.family(step_checks(found - start, natural + correction, covariance))
+    assert not checks.family(step_checks(result - start, natural + correction, covariance))
 
     # Mutants, with as many samples.
-    xi = np.random.default_rng(seed).standard_normal(found.shape) @ np.linalg.cholesky(covariance).T
+    xi = (
+        np.random.default_rng(seed).standard_normal(result.shape) @ np.linalg.cholesky(covariance).T
+    )
     mutants = {
         "none": natural + correction + xi,
         "sign": -natural - correction + xi,
@@ -178,7 +180,7 @@ def ratios(space, riemannian, h, keys):
 
     def both(key):
         proposal = proposals.propose(key, log_w, alpha, counts, h, proposer)
-        found = proposals.log_ratio(proposal, alpha, counts, counts, h, proposer, True)
+        result = proposals.log_ratio(proposal, alpha, counts, counts, h, proposer, True)
         here, there = (formulas.coordinates(space, y) for y in (log_w, proposal.end))
         sign = jnp.broadcast_to(proposal.sign, log_w.shape)[: here.size]
         wanted = (
@@ -187,7 +189,7 @@ def ratios(space, riemannian, h, keys):
             - formulas.log_density(space, here)
             - log_transition(here, sign * there, 1)
         )
-        return found, wanted, proposal.sign.min(), jnp.abs(proposal.change).max()
+        return result, wanted, proposal.sign.min(), jnp.abs(proposal.change).max()
 
     return jax.vmap(both)(keys)
 
@@ -207,10 +209,10 @@ def test_the_acceptance_ratio_is_that_of_the_densities(name, riemannian, getkey)
         long = {True: 0.005, False: 0.001}[riemannian] if name == "reduced mean" else 0.1
         for h in (1e-5, long):
             keys = jax.random.split(getkey(), 300)
-            found, wanted, sign, change = ratios(SPACES[name], riemannian, jnp.asarray(h), keys)
-            inside = np.isfinite(found)
+            result, wanted, sign, change = ratios(SPACES[name], riemannian, jnp.asarray(h), keys)
+            inside = np.isfinite(result)
             assert inside.sum() > 30
-            np.testing.assert_allclose(found[inside], wanted[inside], rtol=1e-9, atol=1e-8)
+            np.testing.assert_allclose(result[inside], wanted[inside], rtol=1e-9, atol=1e-8)
             signs.append(sign[inside])
             longest.append(change[inside])
         # Both ways to form the difference of logarithms were taken, and reflections.

@@ -271,13 +271,13 @@ def mixture_rejects(law, seed, log_likelihood):
     data = jnp.asarray(mixture.DATA)
 
     def sample(n):
-        found = []
+        result = []
         for _ in range(-(-n // rows)):
             state = state_of(np.log(law.draw(rng.integers(2**31), rows)), None)
             state = state._replace(step=jnp.zeros(rows, jnp.int32))
             state, _ = ten_steps(kernel, jax.random.key(rng.integers(2**31)), state, data)
-            found.append(np.exp(np.asarray(state.position, np.float64)))
-        return mixture_checks(law, np.concatenate(found))
+            result.append(np.exp(np.asarray(state.position, np.float64)))
+        return mixture_checks(law, np.concatenate(result))
 
     return invariance.rejects(sample, samples=SAMPLES)
 

@@ -65,13 +65,13 @@ def step_checks(space, friction, variance, v, x_middle, **mutant):
     noise = mutant.get("noise", 1) * (2 * c - mutant.get("estimate", 1) * H * cov) * H
     spread = basis.T @ damped @ tangent @ noise @ tangent @ damped.T @ basis
     white = np.linalg.solve(np.linalg.cholesky(spread), basis.T @ (v - mean).T)
-    found = {}
+    result = {}
     for i, z in enumerate(white):
-        found["mean", i] = checks.mean_z(z, 0, 1)
-        found["variance", i] = checks.variance_z(z, 0, 1, 3)
+        result["mean", i] = checks.mean_z(z, 0, 1)
+        result["variance", i] = checks.variance_z(z, 0, 1, 3)
         for j in range(i):
-            found["covariance", i, j] = checks.mean_z(z * white[j], 0, 1)
-    return found
+            result["covariance", i, j] = checks.mean_z(z * white[j], 0, 1)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_one_step_has_the_moments_of_the_formula(space, kind, other, getkey):
         mutants["friction not projected"] = {"generator": dense(friction)}
     for name, mutant in mutants.items():
         mutant = {"turned": turned, **mutant}
-        found = step_checks(space, friction, variance, before, x_middle, **mutant)
-        assert checks.family(found), name
+        result = step_checks(space, friction, variance, before, x_middle, **mutant)
+        assert checks.family(result), name
 
 
 def test_the_stationary_law_of_the_linear_step_is_exact(getkey, seed):
@@ -142,10 +142,10 @@ def test_the_stationary_law_of_the_linear_step_is_exact(getkey, seed):
     state, _ = driver.run(getkey(), kernel, state, ANY, 20)
     z = np.stack([np.asarray(state.position, float), np.asarray(state.velocity, float)])
     white = np.linalg.solve(np.linalg.cholesky(covariance), z)
-    found = {i: checks.variance_z(white[i], 0, 1, 3) for i in range(2)}
-    assert not checks.family(found | {"covariance": checks.mean_z(white[0] * white[1], 0, 1)})
-    found = {i: checks.variance_z(1.02 * white[i], 0, 1, 3) for i in range(2)}
-    assert checks.family(found)
+    result = {i: checks.variance_z(white[i], 0, 1, 3) for i in range(2)}
+    assert not checks.family(result | {"covariance": checks.mean_z(white[0] * white[1], 0, 1)})
+    result = {i: checks.variance_z(1.02 * white[i], 0, 1, 3) for i in range(2)}
+    assert checks.family(result)
 
 
 def test_the_flat_case_has_the_law_of_sghmc(getkey, seed):
@@ -260,12 +260,12 @@ def test_strong_friction_is_damped_to_full_precision(getkey):
     x = (manifolds.sphere().point(getkey(), jnp.zeros(4)), jnp.zeros(2))
     v = space.project(x, (jnp.arange(4.0), jnp.array([1.0, -2.0])))
     friction = (jnp.array([1.0, 30.0, 3.0, 0.1]), jnp.array([[20.0, 4.0], [4.0, 2.0]]))
-    found = jax.jit(lambda t: geodesic.damp(space, x, v, friction, t))(jnp.float32(0.5))
+    result = jax.jit(lambda t: geodesic.damp(space, x, v, friction, t))(jnp.float32(0.5))
     tangent = np.eye(4) - np.outer(x[0], x[0])
     np.testing.assert_allclose(
-        found[0], expm(-0.5 * tangent @ np.diag(friction[0])) @ np.asarray(v[0]), atol=2e-6
+        result[0], expm(-0.5 * tangent @ np.diag(friction[0])) @ np.asarray(v[0]), atol=2e-6
     )
-    np.testing.assert_allclose(found[1], expm(-0.5 * np.asarray(friction[1])) @ v[1], atol=2e-6)
+    np.testing.assert_allclose(result[1], expm(-0.5 * np.asarray(friction[1])) @ v[1], atol=2e-6)
 
 
 def test_a_friction_may_be_symmetric_up_to_rounding(getkey):
@@ -323,17 +323,17 @@ def test_a_hook_warns_at_the_end_of_a_chain_off_its_equilibrium(getkey, recwarn)
     with pytest.warns(hooks.EquilibriumWarning, match=r"is 0.8\d+ and should be 1. It is too cold"):
         watched(damped, getkey, 20)
     hot = sggmc.build(noisy_fisher(10.0), sphere, STEP, friction=DAMPING)
-    with pytest.warns(hooks.EquilibriumWarning, match="smaller step size, more fric") as found:
+    with pytest.warns(hooks.EquilibriumWarning, match="smaller step size, more fric") as result:
         watch = watched(hot, getkey, 12)
-    assert len(found) == 1
-    assert "per dimension is 2" in str(found[0].message)
+    assert len(result) == 1
+    assert "per dimension is 2" in str(result[0].message)
     again = hooks.Equilibrium()
     again.load(json.loads(json.dumps(watch.save())))
     with pytest.warns(hooks.EquilibriumWarning, match="per dimension is 2"):
         again.finish(SimpleNamespace(step=120))
     estimated["noise_estimate"] = 50.0
-    with pytest.warns(hooks.EquilibriumWarning, match="gradient is 0.833 of") as found:
+    with pytest.warns(hooks.EquilibriumWarning, match="gradient is 0.833 of") as result:
         watched(sggmc.build(noisy_fisher(np.sqrt(50)), sphere, STEP, **estimated), getkey, 4)
-    assert len(found) == 1
+    assert len(result) == 1
     with pytest.raises(ValueError, match="damping"):
         hooks.Equilibrium(0.0)

@@ -48,8 +48,8 @@ def test_one_step_has_the_moments_of_the_formula(getkey):
     slope = jnp.broadcast_to(jnp.asarray(SLOPE, jnp.float32), (ROWS, 2))
     state, info = jax.jit(kernel.update)(getkey(), state, slope)
     r = np.asarray(state.auxiliary[0], float)
-    found = step_checks(np.asarray(state.position, float), r)
-    assert not checks.family({**found, **start})
+    result = step_checks(np.asarray(state.position, float), r)
+    assert not checks.family({**result, **start})
     assert float(info.temperature) == pytest.approx((r**2 / MASS).mean(), rel=1e-4)
 
 

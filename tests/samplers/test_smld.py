@@ -101,13 +101,13 @@ def run_dense(h, steps, getkey, seed, spread=True, **options):
         "log variance": special.polygamma(1, a) - special.polygamma(1, a.sum()),
     }
     omega = np.exp(log_omega)
-    found = {
+    result = {
         "mean": omega.mean(axis=0),
         "variance": omega.var(axis=0),
         "log mean": log_omega.mean(axis=0),
         "log variance": log_omega.var(axis=0),
     }
-    return {name: found[name] / exact[name] for name in exact}
+    return {name: result[name] / exact[name] for name in exact}
 
 
 @pytest.mark.parametrize("reference", slow_but([None, 1], None))

@@ -38,8 +38,8 @@ def visit(page, *steps, width=1200, dark=False):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    return found["values"], found["console"]
+    result = json.loads(done.stdout.splitlines()[-1])
+    return result["values"], result["console"]
 
 
 def _main(page, width):

@@ -28,8 +28,8 @@ def tilted_draws(rng, rows):
 
 def tilted_checks(x):
     u = np.expm1(-RATES * x) / np.expm1(-RATES)
-    found = {j: checks.dkwm(u[:, j], stats.uniform.cdf, resolution=1e-6) for j in range(2)}
-    return found | {"both": checks.mean_z(np.prod(u - 0.5, axis=1), 0, 1 / 144)}
+    result = {j: checks.dkwm(u[:, j], stats.uniform.cdf, resolution=1e-6) for j in range(2)}
+    return result | {"both": checks.mean_z(np.prod(u - 0.5, axis=1), 0, 1 / 144)}
 
 
 def dirichlet(x):
@@ -104,14 +104,14 @@ def sampler(kernel, draws, check, seed, accepted):
     rng = np.random.default_rng(seed)
 
     def sample(n):
-        found = []
+        result = []
         for _ in range(-(-n // ROWS)):
             points = jnp.asarray(draws(rng, ROWS), jnp.float32)
             points, acceptance = _push(
                 kernel, jax.random.key(rng.integers(2**31)), points, rows=ROWS
             )
             assert accepted[0] <= float(acceptance) <= accepted[1], acceptance
-            found.append(np.asarray(points, np.float64))
-        return check(np.concatenate(found))
+            result.append(np.asarray(points, np.float64))
+        return check(np.concatenate(result))
 
     return sample

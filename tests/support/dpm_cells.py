@@ -167,23 +167,23 @@ def p_values(name, atoms, rows):
     """Checks of draws of atoms, [draws, ...], against the posterior given rows, or given none."""
     if name == "product":
         rows = rows or dict.fromkeys(("size", "visits", "colour"))
-        found = checks.prefixed("size", p_values("diagonal_gaussian", atoms["size"], rows["size"]))
-        found |= checks.prefixed("visits", p_values("poisson", atoms["visits"], rows["visits"]))
+        result = checks.prefixed("size", p_values("diagonal_gaussian", atoms["size"], rows["size"]))
+        result |= checks.prefixed("visits", p_values("poisson", atoms["visits"], rows["visits"]))
         drawn = families.variables(CATEGORIES, atoms["colour"])
         for j, log_p in enumerate(drawn):
             cells = np.full(1, -1) if rows["colour"] is None else np.asarray(rows["colour"])[:, j]
             a, _ = category_posterior(cells, CATEGORIES[j], CONCENTRATION[j])
             law, p = stats.beta(a[0], a.sum() - a[0]), np.exp(log_p[:, 0])
-            found["colour", j] = checks.dkwm(p, law.cdf, resolution=1e-7)
-        return found
-    found = {}
+            result["colour", j] = checks.dkwm(p, law.cdf, resolution=1e-7)
+        return result
+    result = {}
     for j in range(2):
         cells = np.array([np.nan]) if rows is None else np.asarray(rows)[:, j]
         if name == "poisson":
             prior, _ = count_posterior(cells, *(COUNT[key][j] for key in COUNT))
-            found |= checks.prefixed(j, _check_rates(atoms[:, j], prior))
+            result |= checks.prefixed(j, _check_rates(atoms[:, j], prior))
         else:
             prior, _ = normal_posterior(cells, *(NORMAL[key][j] for key in NORMAL))
             column = jax.tree.map(lambda leaf, j=j: leaf[:, j], atoms)
-            found |= checks.prefixed(j, _check_normals(column, prior))
-    return found
+            result |= checks.prefixed(j, _check_normals(column, prior))
+    return result

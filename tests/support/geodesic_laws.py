@@ -39,29 +39,29 @@ def fisher_checks(x, kappa=KAPPA):
     around = x - along[:, None] * direction(n)
     around /= np.linalg.norm(around, axis=1, keepdims=True)
     basis = np.linalg.svd(direction(n)[None])[2][1:]
-    found = {
+    result = {
         "cosine": checks.dkwm(along, cdf, resolution=1e-6),
         "cosine, mean": checks.mean_z(along, mean, variance),
     }
     for j, axis in enumerate(basis):
-        found["around", j] = checks.mean_z(around @ axis, 0, 1 / (n - 1))
-        found["around, square", j] = checks.variance_z(
+        result["around", j] = checks.mean_z(around @ axis, 0, 1 / (n - 1))
+        result["around, square", j] = checks.variance_z(
             around @ axis, 0, 1 / (n - 1), 3 / (n - 1) / (n + 1)
         )
-    return found
+    return result
 
 
 def dirichlet_checks(x):
     x = np.asarray(x, float)
-    found = {}
+    result = {}
     for j, a in enumerate(ALPHA):
         b = ALPHA.sum() - a
         score = special.ndtri(
             np.clip(special.betainc(a, b, np.clip(x[:, j], 0, 1)), 1e-9, 1 - 1e-9)
         )
-        found[j, "mean"] = checks.mean_z(score, 0, 1)
-        found[j, "variance"] = checks.variance_z(score, 0, 1, 3)
-    return found
+        result[j, "mean"] = checks.mean_z(score, 0, 1)
+        result[j, "variance"] = checks.variance_z(score, 0, 1, 3)
+    return result
 
 
 def frame_draws(rng, rows):
@@ -77,10 +77,10 @@ def frame_checks(x):
     """Archimedes: in a space of 3 dimensions a coordinate of a uniform direction is uniform."""
     x = np.asarray(x, float)
     first, second = x[:, :, 0], x[:, :, 1]
-    found = fisher_checks(first)
+    result = fisher_checks(first)
     for j in range(4):
         axis = np.eye(4)[j] - first * first[:, j : j + 1]
         axis /= np.linalg.norm(axis, axis=1, keepdims=True)
         coordinate = (second * axis).sum(axis=1)
-        found["second", j] = checks.dkwm((1 + coordinate) / 2, lambda u: np.clip(u, 0, 1))
-    return found
+        result["second", j] = checks.dkwm((1 + coordinate) / 2, lambda u: np.clip(u, 0, 1))
+    return result

@@ -94,8 +94,8 @@ def ends(
         progress_bar=False,
     )
     mcmc.run(key, *data)
-    found = mcmc.get_samples(group_by_chain=True)
-    last = {name: np.asarray(value[:, -1], np.float64) for name, value in found.items()}
+    result = mcmc.get_samples(group_by_chain=True)
+    last = {name: np.asarray(value[:, -1], np.float64) for name, value in result.items()}
     return last, mcmc
 
 

@@ -18,15 +18,15 @@ def text(page: str) -> str:
 
 def blocks(page: str) -> dict[str, str]:
     """The Python block of each section that has one; no section has two."""
-    found = {}
+    result = {}
     for title, section in re.findall(
         r"^## (.*?)\n(.*?)(?=^## |\Z)", text(page), re.DOTALL | re.MULTILINE
     ):
         code = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
         assert len(code) <= 1, f"{page}, {title}: {len(code)} blocks"
         if code:
-            found[title] = code[0]
-    return found
+            result[title] = code[0]
+    return result
 
 
 def executed(page: str, title: str) -> dict[str, Any]:

@@ -187,14 +187,14 @@ def tabulate(
         if not active.any():
             break
         (split,) = np.nonzero(active)
-        found = scores_at(middle[split])
-        bend = np.abs(found - (scores[split] + scores[split + 1]) / 2)
+        result = scores_at(middle[split])
+        bend = np.abs(result - (scores[split] + scores[split + 1]) / 2)
         wide = scores[split + 1] - scores[split] > SCORE_STEP
         again = (bend > SCORE_ERROR) | wide
         active[split] = again
         active = np.insert(active, split + 1, again)
         nodes = np.insert(nodes, split + 1, middle[split])
-        scores = np.insert(scores, split + 1, found)
+        scores = np.insert(scores, split + 1, result)
     return Law(nodes, np.maximum.accumulate(scores))
 
 

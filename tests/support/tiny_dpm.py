@@ -47,17 +47,17 @@ def posterior(counts, base, shape, rate):
     """Enumerate; alpha ~ Gamma(shape, rate)."""
     counts, base = np.asarray(counts), np.asarray(base, float)
     n = len(counts)
-    found = partitions(n)
-    k = found.max(axis=1) + 1
-    log_p = np.zeros(len(found))
+    result = partitions(n)
+    k = result.max(axis=1) + 1
+    log_p = np.zeros(len(result))
     for j in range(n):
-        members = found == j
+        members = result == j
         log_p += special.gammaln(np.maximum(members.sum(axis=1), 1))
         log_p += log_evidence(members @ counts, base)  # no rows have evidence 1
     log_alpha = (shape - 1) * np.log(GRID) - rate * GRID
     log_alpha = log_alpha + special.gammaln(GRID) - special.gammaln(GRID + n)
     joint = log_p[:, None] + k[:, None] * np.log(GRID) + log_alpha
-    return Posterior(counts, base, found, special.softmax(joint))
+    return Posterior(counts, base, result, special.softmax(joint))
 
 
 class Draws(NamedTuple):

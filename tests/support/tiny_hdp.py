@@ -52,11 +52,11 @@ class Posterior(NamedTuple):
 def posterior(words, documents, num_words, beta, alpha, gamma):
     """Enumerate, given the words and documents of tokens and the two priors."""
     words, documents = np.asarray(words), np.asarray(documents)
-    found, n = partitions(len(words)), len(words)
+    result, n = partitions(len(words)), len(words)
     lengths = np.bincount(documents)
     seatings, log_p = [], []
     base = np.full(num_words, beta)
-    for number, row in enumerate(found):
+    for number, row in enumerate(result):
         cells = [
             (k, np.sum((row == k) & (documents == d)))
             for k in range(row.max() + 1)
@@ -84,7 +84,7 @@ def posterior(words, documents, num_words, beta, alpha, gamma):
     log_p = np.array(log_p) + special.logsumexp(of_alpha, 1) + special.logsumexp(of_gamma, 1)
     numbers = np.array([number for number, _ in seatings])
     given = special.softmax(of_alpha, axis=1), special.softmax(of_gamma, axis=1)
-    return Posterior(documents, found, numbers, tables, special.softmax(log_p), a, g, *given)
+    return Posterior(documents, result, numbers, tables, special.softmax(log_p), a, g, *given)
 
 
 class Draws(NamedTuple):
@@ -124,8 +124,8 @@ def _places(rng, probabilities, rows):
 def numbers_of(law, labels):
     """The indices of the partitions of labels [n, N]."""
     rows = {tuple(row): number for number, row in enumerate(law.partitions.tolist())}
-    found = []
+    result = []
     for row in labels.tolist():
         names: dict[int, int] = {}
-        found.append(rows[tuple(names.setdefault(label, len(names)) for label in row)])
-    return np.array(found)
+        result.append(rows[tuple(names.setdefault(label, len(names)) for label in row)])
+    return np.array(result)

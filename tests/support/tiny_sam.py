@@ -70,7 +70,7 @@ def statistics(topics: np.ndarray) -> dict[str, np.ndarray]:
     """Statistics of topics [n, 2, V] that are invariant to swapping topics."""
     first, second = topics[:, 0], topics[:, 1]
     loglik = log_likelihood(topics, vectors())
-    found = {
+    result = {
         "overlap": (first * second).sum(-1),
         "along": topics.sum(1) @ MEAN,
         "likelihood": loglik.sum(-1),
@@ -78,7 +78,7 @@ def statistics(topics: np.ndarray) -> dict[str, np.ndarray]:
         "fourth_document": loglik[:, 3],
         "largest": np.abs(topics[:, :, 2]).max(-1),
     }
-    return found
+    return result
 
 
 def posterior(seed: int, draws: int = 100_000) -> dict[str, tuple[float, float]]:

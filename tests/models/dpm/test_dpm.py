@@ -45,19 +45,21 @@ def whole():
 
 
 def test_the_summary(whole):
-    found = whole.clusters
-    assert [set(found.labels[g == GROUPS][:-1]) for g in range(3)] == [{0}, {1}, {2}]
-    assert len(found.sizes) == 3
-    np.testing.assert_allclose(found.sizes, [20, 14, 8], atol=1.5)
-    assert ((found.lower <= found.sizes) & (found.sizes <= found.upper)).all()
-    np.testing.assert_allclose(found.present, 1)
-    np.testing.assert_allclose(found.shares[:-1].max(axis=1), 1, atol=0.2)
-    assert found.shares[-1].max() < 1, "the row without a word may be anywhere"
-    np.testing.assert_allclose(found.profiles.sum(axis=1), 1, rtol=1e-5)
-    best = np.sort(np.argsort(-found.profiles, axis=1)[:, :2], axis=1)
+    result = whole.clusters
+    assert [set(result.labels[g == GROUPS][:-1]) for g in range(3)] == [{0}, {1}, {2}]
+    assert len(result.sizes) == 3
+    np.testing.assert_allclose(result.sizes, [20, 14, 8], atol=1.5)
+    assert ((result.lower <= result.sizes) & (result.sizes <= result.upper)).all()
+    np.testing.assert_allclose(result.present, 1)
+    np.testing.assert_allclose(result.shares[:-1].max(axis=1), 1, atol=0.2)
+    assert result.shares[-1].max() < 1, "the row without a word may be anywhere"
+    np.testing.assert_allclose(result.profiles.sum(axis=1), 1, rtol=1e-5)
+    best = np.sort(np.argsort(-result.profiles, axis=1)[:, :2], axis=1)
     assert best.tolist() == [[0, 1], [2, 3], [4, 5]]
-    assert (found.profiles_sd > 0).all()
-    np.testing.assert_allclose(found.overall, (COUNTS.sum(0) + 0.5) / (COUNTS.sum() + 3), rtol=1e-5)
+    assert (result.profiles_sd > 0).all()
+    np.testing.assert_allclose(
+        result.overall, (COUNTS.sum(0) + 0.5) / (COUNTS.sum() + 3), rtol=1e-5
+    )
     assert whole.samples == 8
     assert sum(whole.occupied.values()) == pytest.approx(1)
     assert min(whole.occupied) == 3
@@ -84,15 +86,15 @@ def test_the_profile_of_a_cluster_is_that_of_its_rows(whole):
 def test_new_rows(whole):
     new = families.multinomial_rows([[3, 2, 0, 0, 0, 0], [0, 0, 0, 0, 4, 4], [0] * 6])
     samples = whole.clusters.samples
-    found = dpm.assign(samples, FAMILY, new)
-    assert clusters.most_probable(found.shares)[:2].tolist() == [0, 2]
-    assert (found.shares.sum(axis=1) + found.new <= 1 + 1e-5).all()
-    np.testing.assert_allclose(found.log_predictive[2], 0, atol=1e-5)
-    assert found.log_densities.shape == (8, 3)
-    np.testing.assert_allclose(found.shares[2], np.array([20, 14, 8]) / 43, atol=0.15)
+    result = dpm.assign(samples, FAMILY, new)
+    assert clusters.most_probable(result.shares)[:2].tolist() == [0, 2]
+    assert (result.shares.sum(axis=1) + result.new <= 1 + 1e-5).all()
+    np.testing.assert_allclose(result.log_predictive[2], 0, atol=1e-5)
+    assert result.log_densities.shape == (8, 3)
+    np.testing.assert_allclose(result.shares[2], np.array([20, 14, 8]) / 43, atol=0.15)
     parts = dpm.assign(samples, FAMILY, new, shard=2)
-    np.testing.assert_allclose(parts.shares, found.shares, atol=1e-6)
-    np.testing.assert_allclose(parts.log_densities, found.log_densities, atol=1e-5)
+    np.testing.assert_allclose(parts.shares, result.shares, atol=1e-6)
+    np.testing.assert_allclose(parts.log_densities, result.log_densities, atol=1e-5)
     known = dpm.assign(samples, FAMILY, ROWS)
     assert np.abs(known.shares[:-1] - whole.clusters.shares[:-1]).mean() < 0.05
     with pytest.raises(ValueError, match="category 6"):
@@ -302,12 +304,12 @@ def test_clusters_are_matched_by_their_rows():
     one = np.repeat([0, 1, 2], [20, 14, 8])
     sampled = np.stack([one, np.array([2, 0, 1])[one], np.minimum(one, 1), one])
     key = jax.random.key(0)
-    found = clusters.summarise(key, FAMILY, ROWS, sampled, np.ones(4, np.float32))
-    np.testing.assert_allclose(found.sizes, [20, (14 * 3 + 22) / 4, 6])
-    np.testing.assert_allclose(found.present, [1, 1, 0.75])
-    assert found.labels.tolist() == one.tolist()
-    np.testing.assert_allclose(found.confusion[2], [0, 0.25, 0.75])
-    assert (found.lower[2], found.upper[2]) == pytest.approx((0.6, 8.0), abs=0.7)
+    result = clusters.summarise(key, FAMILY, ROWS, sampled, np.ones(4, np.float32))
+    np.testing.assert_allclose(result.sizes, [20, (14 * 3 + 22) / 4, 6])
+    np.testing.assert_allclose(result.present, [1, 1, 0.75])
+    assert result.labels.tolist() == one.tolist()
+    np.testing.assert_allclose(result.confusion[2], [0, 0.25, 0.75])
+    assert (result.lower[2], result.upper[2]) == pytest.approx((0.6, 8.0), abs=0.7)
     last = clusters.summarise(key, FAMILY, ROWS, sampled[:1], np.ones(1, np.float32))
     assert np.isnan(last.profiles_sd).all()
 
@@ -317,8 +319,8 @@ def test_singletons_of_the_reference_are_left_out():
     odd = base.copy()
     odd[3] = 1
     sampled = np.stack([odd] * 1 + [base] * 3)
-    found = clusters.summarise(jax.random.key(0), FAMILY, ROWS, sampled, np.ones(4, np.float32))
-    assert len(found.sizes) == 1
+    result = clusters.summarise(jax.random.key(0), FAMILY, ROWS, sampled, np.ones(4, np.float32))
+    assert len(result.sizes) == 1
 
 
 def test_warnings():

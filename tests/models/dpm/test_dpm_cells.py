@@ -28,10 +28,10 @@ def ones(n=N):
 def test_the_evidence_is_that_of_the_cells_that_are_there(name, seed):
     family, rows = make(name), data(name, np.random.default_rng(seed))
     labels = jnp.array([0, 1, 0, 1, 0, 1, 2])
-    found = jax.jit(family.log_evidence)(family.statistics(rows, labels, 3))
+    result = jax.jit(family.log_evidence)(family.statistics(rows, labels, 3))
     for k in range(3):
         mine = jax.tree.map(lambda leaf, k=k: np.asarray(leaf)[np.asarray(labels) == k], rows)
-        assert float(found[k]) == pytest.approx(dpm_cells.log_evidence(name, mine), abs=2e-5)
+        assert float(result[k]) == pytest.approx(dpm_cells.log_evidence(name, mine), abs=2e-5)
 
 
 def without(name, rows, row, column):
@@ -72,19 +72,19 @@ def test_columns_add(name, seed):
 def test_likelihoods_are_those_of_scipy(seed):
     rng = np.random.default_rng(seed)
     atoms, x = some_atoms(NAMES[0], rng), rng.normal(size=(5, 2)).astype(np.float32)
-    found = make(NAMES[0]).log_likelihood(x, atoms)
+    result = make(NAMES[0]).log_likelihood(x, atoms)
     mean, sd = (np.asarray(leaf, np.float64) for leaf in atoms)
     exact = stats.norm.logpdf(x[:, None], mean, sd).sum(axis=-1)
-    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, exact, rtol=1e-5, atol=1e-5)
     log_rates, counts = some_atoms("poisson", rng), jnp.arange(12).reshape(6, 2)
-    found = make("poisson").log_likelihood(counts, log_rates)
+    result = make("poisson").log_likelihood(counts, log_rates)
     rates = np.exp(np.asarray(log_rates, np.float64))
     reference = np.array(dpm_cells.COUNT["shape"]) / dpm_cells.COUNT["rate"]
     exact = (
         stats.poisson.logpmf(counts[:, None], rates)
         - stats.poisson.logpmf(counts, reference)[:, None]
     )
-    np.testing.assert_allclose(found, exact.sum(axis=-1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, exact.sum(axis=-1), rtol=1e-5, atol=1e-5)
     nothing = make("poisson").log_likelihood(jnp.array([[0, 3]]), jnp.array([[-jnp.inf, 0.0]]))
     assert jnp.isfinite(nothing).all()
     np.testing.assert_array_equal(
@@ -161,15 +161,15 @@ def test_profiles_are_moments_of_what_is_drawn(name, seed, getkey):
 
     def compared(mean, variance):
         leaves = zip(*map(jax.tree.leaves, (drawn, mean, variance)), strict=True)
-        found = {}
+        result = {}
         for i, (x, m, v) in enumerate(leaves):
             flat = np.asarray(x, np.float64).reshape(DRAWS, -1)
             m, v = (np.asarray(leaf, np.float64).ravel() for leaf in (m, v))
             for j in range(flat.shape[1]):
-                found[i, j] = checks.mean_z(flat[:, j], m[j], v[j])
+                result[i, j] = checks.mean_z(flat[:, j], m[j], v[j])
                 fourth = ((flat[:, j] - m[j]) ** 4).mean()
-                found[i, j, "variance"] = checks.variance_z(flat[:, j], m[j], v[j], fourth)
-        return checks.family(found)
+                result[i, j, "variance"] = checks.variance_z(flat[:, j], m[j], v[j], fourth)
+        return checks.family(result)
 
     assert not compared(mean, variance)
     assert compared(mean, jax.tree.map(lambda leaf: 1.07 * leaf, variance))
@@ -209,7 +209,7 @@ def test_numbers_far_from_0_keep_their_digits(offset, seed):
     labels = jnp.asarray(rng.integers(0, 2, 500), jnp.int32)
     deviations = np.array([[1.0, 0.2], [2.0, 0.1]])
 
-    def found(x, labels):
+    def result(x, labels):
         centre = jnp.asarray(np.full(2, offset), x.dtype)
         prior = [centre, *(jnp.asarray(v, x.dtype) for v in ([1.0, 0.01], 0.1))]
         atoms = DiagonalNormals(
@@ -218,7 +218,7 @@ def test_numbers_far_from_0_keep_their_digits(offset, seed):
         atoms = jax.tree.map(lambda leaf: jnp.asarray(leaf, x.dtype), atoms)
         return everything(families.diagonal_gaussian(*prior), x, labels, atoms)
 
-    single, double = found(jnp.asarray(x), labels), exactly(found, x, labels)
+    single, double = result(jnp.asarray(x), labels), exactly(result, x, labels)
     # Atoms and prior means are the same numbers only up to rounding of the offset.
     moved = 3 * abs(offset) * 6e-8 / 0.1
     for a, b, n in zip(single[:4], double[:4], (500, 500, 1, 1), strict=True):
@@ -251,14 +251,14 @@ def test_counts_of_all_sizes_keep_their_digits(mean, seed):
     counts[rng.random(counts.shape) < 0.2] = -1
     labels = jnp.asarray(rng.integers(0, 2, 300), jnp.int32)
 
-    def found(start, labels):
+    def result(start, labels):
         dtype = start.dtype
         family = families.poisson(jnp.asarray([1.0, 5.0], dtype), jnp.asarray(1 / start, dtype))
         atoms = jnp.log(start) + jnp.asarray([[0.02, -0.3], [0.5, 1.0]], dtype)
         return everything(family, jnp.asarray(counts), labels, atoms)
 
     start = np.float32(mean)
-    single, double = found(jnp.asarray(start), labels), exactly(found, start, labels)
+    single, double = result(jnp.asarray(start), labels), exactly(result, start, labels)
     for a, b, n in zip(single[:4], double[:4], (300, 300, 1, 1), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-5 + 1e-6 * n * mean)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), single[4], double[4])
@@ -276,9 +276,9 @@ def test_the_evidence_of_many_zeros(total, given):
         many = Counted(few.number * 3, few.total * 2) if given else None
         return family.log_evidence(few, many)
 
-    found, exact = evidence(jnp.asarray(start))[0], exactly(evidence, start)[0]
+    result, exact = evidence(jnp.asarray(start))[0], exactly(evidence, start)[0]
     # Given others the evidence is relative to the rows' own mean, and of the size of 1 nat.
-    np.testing.assert_allclose(found, exact, rtol=2e-7, atol=1e-6 if given else 0)
+    np.testing.assert_allclose(result, exact, rtol=2e-7, atol=1e-6 if given else 0)
 
 
 @pytest.mark.parametrize("mean", [3.0, 1e4, 1e6])
@@ -317,9 +317,9 @@ def test_counts_may_have_any_type(dtype):
     family = families.poisson(jnp.ones(2), jnp.ones(2))
     rows = np.array([[255, 3], [0, 255]], dtype)
     family.check(rows)
-    found = family.statistics(jnp.asarray(rows), jnp.array([0, 0]), 1)
-    assert found.number.tolist() == [[2, 2]]
-    assert found.total.tolist() == [[255, 258]]
+    result = family.statistics(jnp.asarray(rows), jnp.array([0, 0]), 1)
+    assert result.number.tolist() == [[2, 2]]
+    assert result.total.tolist() == [[255, 258]]
 
 
 def test_words_and_columns_in_one_table(seed):

@@ -38,13 +38,13 @@ def test_the_kinds_of_columns():
 def test_the_density_of_a_row_is_that_of_its_cells():
     """Student's t of standardised numbers, shares of categories, and counts over their mean."""
     new = FOUND.table(NEW)
-    found = FOUND.family().log_predictive(jax.tree.map(np.asarray, FOUND.rows(new)))
+    result = FOUND.family().log_predictive(jax.tree.map(np.asarray, FOUND.rows(new)))
     t = stats.t(3, scale=np.sqrt(2 / 3))
     first = t.logpdf((70 - FOUND.centres[0]) / FOUND.scales[0])
     mean = FOUND.centres[3]
     first += stats.nbinom.logpmf(8, 1, 1 / (mean + 1)) - stats.poisson.logpmf(8, mean)
     second = t.logpdf((10_002 - FOUND.centres[1]) / FOUND.scales[1]) + 2 * np.log(0.5)
-    np.testing.assert_allclose(found, [first, second], rtol=1e-5)
+    np.testing.assert_allclose(result, [first, second], rtol=1e-5)
 
 
 def test_frames_mappings_and_structured_arrays_are_one_table():
@@ -67,11 +67,13 @@ def test_frames_mappings_and_structured_arrays_are_one_table():
 
 
 def test_categories_are_texts_however_they_are_stored():
-    found, codes, _ = columns.of({"a": [1.0, np.nan, 3.0, 2.5]}, {"a": "category"})
-    assert found.values == (("1", "2.5", "3"),)
-    np.testing.assert_array_equal(found.table({"a": [3, 1, 7, None]})[:, 0], [2, 0, np.nan, np.nan])
+    result, codes, _ = columns.of({"a": [1.0, np.nan, 3.0, 2.5]}, {"a": "category"})
+    assert result.values == (("1", "2.5", "3"),)
+    np.testing.assert_array_equal(
+        result.table({"a": [3, 1, 7, None]})[:, 0], [2, 0, np.nan, np.nan]
+    )
     assert codes[:, 0].tolist()[2:] == [2.0, 1.0]
-    assert found.of_row(codes, 0) == ["a=1"]
+    assert result.of_row(codes, 0) == ["a=1"]
 
 
 def test_the_digest_is_of_cells_and_columns():
@@ -116,9 +118,9 @@ def test_what_sets_clusters_apart_by_divergence():
     expected = [numbers[0], 0, numbers[1], 0, 0.9 * np.log(1.8), 0.1 * np.log(0.2)]
     expected += [8 * np.log(2) - 4, 0, 0]
     np.testing.assert_allclose(gains, expected, atol=1e-12)
-    (found,) = estimates.estimates(FOUND, profile, np.full((1, 9), 0.01), overall, 9)
-    assert [one.name for one in found] == ["visits", "age", "sex=f", "income"]
-    visits, age, sex, income = found
+    (result,) = estimates.estimates(FOUND, profile, np.full((1, 9), 0.01), overall, 9)
+    assert [one.name for one in result] == ["visits", "age", "sex=f", "income"]
+    visits, age, sex, income = result
     assert age.mean == pytest.approx(FOUND.centres[0] + 1.5 * FOUND.scales[0])
     assert age.within == pytest.approx(0.5 * FOUND.scales[0])
     assert age.place(age.mean) == pytest.approx(stats.norm.cdf(1.5))
@@ -138,11 +140,11 @@ def test_units_do_not_matter_in_float64():
     ages = np.array([20.5, 50.0, 35.0])
     expected = columns.of({"a": ages})[0].rows(ages[:, None])["number"]
     for unit in (1e-60, 1e60):
-        found, table, _ = columns.of({"a": ages * unit}, {"a": "number"})
-        np.testing.assert_allclose(found.rows(table)["number"], expected, rtol=1e-6)
+        result, table, _ = columns.of({"a": ages * unit}, {"a": "number"})
+        np.testing.assert_allclose(result.rows(table)["number"], expected, rtol=1e-6)
         far = np.array([[30 * unit], [1e18 * unit]])
         with pytest.raises(ValueError, match=r"column 'a', row 1: .* is too far from the column's"):
-            found.rows(far)
+            result.rows(far)
 
 
 def test_columns_through_json():
@@ -228,8 +230,8 @@ def test_masked_cells_are_missing():
 
 def test_cells_of_lists_stay_what_they_are():
     """NumPy makes one type of them: a text of NaN, and a number of True."""
-    found, codes, _ = columns.of({"sex": ["f", np.nan, "m"], "x": [0.5, Decimal("1.5"), 2.5]})
-    assert found.values == (("f", "m"), ())
+    result, codes, _ = columns.of({"sex": ["f", np.nan, "m"], "x": [0.5, Decimal("1.5"), 2.5]})
+    assert result.values == (("f", "m"), ())
     np.testing.assert_array_equal(codes, [[0, 0.5], [np.nan, 1.5], [1, 2.5]])
     assert cells.texts_of("a", [True, np.nan, False]) == ["True", None, "False"]
     large = [10**16 + 1, 10**16 + 2]
@@ -239,10 +241,10 @@ def test_cells_of_lists_stay_what_they_are():
 
 def test_missing_cells_of_an_array():
     row = np.array([[1.0, np.nan, -1.0, np.nan, 0.0]])
-    found = FOUND.table(row)
-    np.testing.assert_array_equal(found, [[1, np.nan, np.nan, np.nan, 0]])
-    assert FOUND.observations(found)[0] == 2
-    assert FOUND.of_row(found, 0) == ["age=1", "smoker=False"]
+    result = FOUND.table(row)
+    np.testing.assert_array_equal(result, [[1, np.nan, np.nan, np.nan, 0]])
+    assert FOUND.observations(result)[0] == 2
+    assert FOUND.of_row(result, 0) == ["age=1", "smoker=False"]
     for place, value, message in (
         (3, -1.0, "'visits', row 0: -1 cannot be used"),
         (2, 2.0, "'sex', row 0: 2 is not the number of one of its 2 values"),
@@ -257,10 +259,10 @@ def test_missing_cells_of_an_array():
 
 def test_numbers_in_a_file():
     texts = {"a": ["1.5", None], "b": ["1", "x"], "c": ["1", "2"]}
-    found = cells.of_texts(texts, {"c": "category"})
-    np.testing.assert_array_equal(found["a"], [1.5, np.nan])
-    assert found["b"] == ["1", "x"]
-    assert found["c"] == ["1", "2"]
+    result = cells.of_texts(texts, {"c": "category"})
+    np.testing.assert_array_equal(result["a"], [1.5, np.nan])
+    assert result["b"] == ["1", "x"]
+    assert result["c"] == ["1", "2"]
 
 
 @pytest.mark.parametrize("odd", ["n/a", "8,766.5", "62.6%", "1_0"])

@@ -125,8 +125,8 @@ def test_rows_are_additive_and_empty_ones_say_nothing(name, seed) -> None:
     close(whole, jax.tree.map(jnp.add, first[0], last[0]))
     assert all(leaf.shape[0] == 3 for leaf in jax.tree.leaves(whole))
     # The row without observations counts as none, and so do rows that are not there.
-    for number, found, found_m in ((5, log_f, log_m), (1, *last[1:]), (4, *first[1:])):
-        assert (found[number] == 0).all()
+    for number, result, found_m in ((5, log_f, log_m), (1, *last[1:]), (4, *first[1:])):
+        assert (result[number] == 0).all()
         assert abs(found_m[number]) < 1e-6
     assert (log_f[jnp.array([0, 1, 2, 3])] != 0).all()
     np.testing.assert_array_equal(last[1][jnp.array([0, 3])], log_f[jnp.array([3, 2])])
@@ -231,15 +231,15 @@ def test_likelihoods_are_normalised(seed) -> None:
     x = rng.normal(size=(5, 2)).astype(np.float32)
     covariance = np.linalg.inv(root[0].T @ root[0])
     exact = stats.multivariate_normal.logpdf(x, [1, 2], covariance)
-    found = likelihood(make("gaussian"), x, normal)[:, 0]
-    np.testing.assert_allclose(found, exact, rtol=1e-5)
+    result = likelihood(make("gaussian"), x, normal)[:, 0]
+    np.testing.assert_allclose(result, exact, rtol=1e-5)
     np.testing.assert_allclose(normal.covariance[0], covariance, rtol=1e-5)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     x = np.concatenate([x, np.zeros((5, 1), np.float32)], axis=1)
     atoms = Directions(jnp.asarray(NORTH[None], jnp.float32), jnp.array([7.0]))
     exact = stats.vonmises_fisher(NORTH, 7.0).logpdf(x)
-    found = likelihood(make("von_mises_fisher"), jnp.asarray(x), atoms)[:, 0]
-    np.testing.assert_allclose(found, exact, rtol=1e-5)
+    result = likelihood(make("von_mises_fisher"), jnp.asarray(x), atoms)[:, 0]
+    np.testing.assert_allclose(result, exact, rtol=1e-5)
 
 
 def posterior_draws(statistics, family, getkey):
@@ -255,14 +255,14 @@ def check_dirichlet(log_p, concentration):
     """Marginal laws, on the scale where small probabilities are seen."""
     total = concentration.sum()
     laws = [stats.beta(a, total - a) for a in concentration]
-    found = {("sum",): float(np.allclose(np.exp(log_p).sum(axis=-1), 1, atol=1e-5))}
+    result = {("sum",): float(np.allclose(np.exp(log_p).sum(axis=-1), 1, atol=1e-5))}
     for k, law in enumerate(laws):
         p = np.exp(log_p[:, k])
-        found[k, "law"] = checks.dkwm(p, law.cdf, resolution=1e-7)
-        found[k, "mean"] = checks.mean_z(p, law.mean(), law.var())
+        result[k, "law"] = checks.dkwm(p, law.cdf, resolution=1e-7)
+        result[k, "mean"] = checks.mean_z(p, law.mean(), law.var())
         fourth = (float(law.stats("k")) + 3) * law.var() ** 2
-        found[k, "variance"] = checks.variance_z(p, law.mean(), law.var(), fourth)
-    return found
+        result[k, "variance"] = checks.variance_z(p, law.mean(), law.var(), fourth)
+    return result
 
 
 def check_gaussian(atoms, mean, scale, strength, freedom):
@@ -274,18 +274,18 @@ def check_gaussian(atoms, mean, scale, strength, freedom):
     outside = (a @ scale @ a) / np.einsum("i,kij,j->k", a, np.linalg.inv(precision), a)
     z = np.sqrt(strength) * np.einsum("kij,kj->ki", atoms.root, atoms.mean - mean)
     chi = {"inside": (inside, freedom), "outside": (outside, freedom - p + 1)}
-    found = {"log_det": float(np.abs(determinant - atoms.log_det).max() < 1e-3)}
+    result = {"log_det": float(np.abs(determinant - atoms.log_det).max() < 1e-3)}
     for name, (values, df) in chi.items():
-        found[name, "law"] = checks.dkwm(values, stats.chi2(df).cdf, resolution=1e-4)
-        found[name, "mean"] = checks.mean_z(values, df, 2 * df)
+        result[name, "law"] = checks.dkwm(values, stats.chi2(df).cdf, resolution=1e-4)
+        result[name, "mean"] = checks.mean_z(values, df, 2 * df)
     for i in range(p):
-        found["z", i] = checks.dkwm(z[:, i], stats.norm.cdf)
-        found["z", i, "variance"] = checks.variance_z(z[:, i], 0, 1, 3)
-    found["correlation"] = checks.mean_z(z[:, 0] * z[:, 1], 0, 1)
+        result["z", i] = checks.dkwm(z[:, i], stats.norm.cdf)
+        result["z", i, "variance"] = checks.variance_z(z[:, i], 0, 1, 3)
+    result["correlation"] = checks.mean_z(z[:, 0] * z[:, 1], 0, 1)
     t = (atoms.mean - mean) @ a
     width = np.sqrt(a @ scale @ a / (strength * (freedom - p + 1)))
-    found["t"] = checks.dkwm(t, stats.t(freedom - p + 1, scale=width).cdf)
-    return found
+    result["t"] = checks.dkwm(t, stats.t(freedom - p + 1, scale=width).cdf)
+    return result
 
 
 def log_c(k):
@@ -328,13 +328,13 @@ def p_values(name, statistics, family, getkey, seen=None, rows=None):
     if name == "multinomial":
         return check_dirichlet(atoms, np.array([0.3, 1.0, 2.0, 0.05]) + host)
     if name == "categorical":
-        found = {}
+        result = {}
         prior = families.variables([3, 2, 3], make(name).simplex.alpha)
         counts = families.variables([3, 2, 3], host)
         for j, log_p in enumerate(families.variables([3, 2, 3], atoms)):
             concentration = np.asarray(prior[j], np.float64) + counts[j]
-            found |= checks.prefixed(j, check_dirichlet(log_p, concentration))
-        return found
+            result |= checks.prefixed(j, check_dirichlet(log_p, concentration))
+        return result
     if name == "gaussian":
         n, strength = host.number, 0.7 + host.number
         mean = np.array([1.0, -1.0]) + host.total / strength
@@ -348,9 +348,9 @@ def test_draws_follow_the_posterior(name, seed, getkey) -> None:
     family, rows = make(name), data(name, np.random.default_rng(seed))
     some = statistics_of(family, rows, jnp.zeros(7, jnp.int32), 1)
     none = jax.tree.map(jnp.zeros_like, some)
-    found = checks.prefixed("prior", p_values(name, none, family, getkey))
-    found |= checks.prefixed("posterior", p_values(name, some, family, getkey, rows=rows))
-    assert not checks.family(found)
+    result = checks.prefixed("prior", p_values(name, none, family, getkey))
+    result |= checks.prefixed("posterior", p_values(name, some, family, getkey, rows=rows))
+    assert not checks.family(result)
 
 
 MUTANTS = {
@@ -455,9 +455,9 @@ def exactly(function, *values):
 
 def test_rising_factorials_keep_their_digits() -> None:
     a, n = np.meshgrid([1e-20, 1e-6, 1e-3, 0.5, 7.9, 8.0, 1e3, 1e7], [0, 1, 3, 200, 1e5, 1e8])
-    found = log_rising(jnp.asarray(a, jnp.float32), jnp.asarray(n, jnp.float32))
+    result = log_rising(jnp.asarray(a, jnp.float32), jnp.asarray(n, jnp.float32))
     exact = exactly(log_rising, np.asarray(a, np.float32), n)
-    np.testing.assert_allclose(found, exact, rtol=1e-6, atol=2e-6)
+    np.testing.assert_allclose(result, exact, rtol=1e-6, atol=2e-6)
     easy = (a < 10) & (n < 1000)
     direct = special.gammaln(a + n) - special.gammaln(a)
     np.testing.assert_allclose(exact[easy], direct[easy], rtol=1e-7, atol=1e-10)
@@ -479,9 +479,9 @@ def test_counts_at_extreme_scales() -> None:
             total = special.gammaln(weights.sum() + x.sum()) - special.gammaln(weights.sum())
             return rising.sum() - total
 
-        found = family.log_evidence(counts)
+        result = family.log_evidence(counts)
         slack = 2e-7 * table.sum(axis=1)[[0, 2]] + 2e-5
-        assert (np.abs(found - np.array([exact(table[0]), exact(table[2])])) < slack).all()
+        assert (np.abs(result - np.array([exact(table[0]), exact(table[2])])) < slack).all()
         atoms = family.draw(jax.random.key(0), counts)
         assert bool(jnp.isfinite(atoms).all())
         assert bool(jnp.isfinite(family.log_likelihood(rows, atoms)).all())
@@ -520,12 +520,12 @@ def test_gaussian_at_extreme_scales(unit, seed) -> None:
             family.log_likelihood(x, atoms),
         )
 
-    def found(x, labels):
+    def result(x, labels):
         roots = np.tile(np.eye(3) / unit, (2, 1, 1)), np.full(2, -3 * np.log(unit))
         atoms = Normals(x[:2], *(jnp.asarray(leaf, x.dtype) for leaf in roots))
         return parts(families.gaussian_of(x, strength=0.1), jnp.asarray(x), labels, atoms)
 
-    values = found(jnp.asarray(x), jnp.asarray(labels)), exactly(found, x, labels)
+    values = result(jnp.asarray(x), jnp.asarray(labels)), exactly(result, x, labels)
     # 500 rows, p = 3, d = 100; and a prior scale whose condition number is 3e4.
     for single, double, slack in zip(*values, (2, 2, 1e-3, 1e-4), strict=True):
         np.testing.assert_allclose(single, double, rtol=2e-5, atol=slack)
@@ -543,10 +543,10 @@ def test_triangular_matrices_side_by_side(p, seed) -> None:
     np.testing.assert_allclose(factor @ np.swapaxes(factor, 1, 2) / scale, a / scale, atol=1e-6)
     assert (np.triu(factor, 1) == 0).all()
     low = np.tril(root) + np.sign(np.diagonal(root, axis1=1, axis2=2))[:, :, None] * np.eye(p)
-    found = np.asarray(triangular.solve(jnp.asarray(low, jnp.float32), single[1]))
-    np.testing.assert_allclose(low @ found, b, atol=1e-5 * np.abs(found).max())
-    found = low @ np.asarray(triangular.inverse(jnp.asarray(low, jnp.float32)))
-    np.testing.assert_allclose(found, np.broadcast_to(np.eye(p), found.shape), atol=1e-4)
+    result = np.asarray(triangular.solve(jnp.asarray(low, jnp.float32), single[1]))
+    np.testing.assert_allclose(low @ result, b, atol=1e-5 * np.abs(result).max())
+    result = low @ np.asarray(triangular.inverse(jnp.asarray(low, jnp.float32)))
+    np.testing.assert_allclose(result, np.broadcast_to(np.eye(p), result.shape), atol=1e-4)
     with np.errstate(all="ignore"):
         assert np.isnan(triangular.cholesky(jnp.array([[1.0, 2.0], [2.0, 1.0]]))[1, 1])
 
@@ -557,9 +557,9 @@ def test_normals_are_drawn_by_the_hundred_thousand(getkey) -> None:
     family = make("gaussian")
     none = statistics_of(family, jnp.full((1, 2), jnp.nan), jnp.zeros(1, jnp.int32), 48)
     keys = jax.random.split(getkey(), 4_000)
-    found = jax.jit(jax.vmap(family.draw, (0, None)))(keys, none)
-    assert found.mean.shape == (4_000, 48, 2)
-    assert bool(jnp.isfinite(found.log_det).all())
+    result = jax.jit(jax.vmap(family.draw, (0, None)))(keys, none)
+    assert result.mean.shape == (4_000, 48, 2)
+    assert bool(jnp.isfinite(result.log_det).all())
 
 
 @pytest.mark.slow
@@ -574,14 +574,14 @@ def test_directions_at_extreme_concentrations(k, seed, getkey) -> None:
         statistics = family.statistics(x, labels, 2)
         return family.log_evidence(statistics), family.log_likelihood(x, atoms)
 
-    def found(x, labels):
+    def result(x, labels):
         concentrations = jnp.asarray(grid, x.dtype)
         family = families.von_mises_fisher(20, concentrations)
         return parts(family, x, labels, Directions(x[:3], concentrations[3:6]))
 
     exact = np.asarray(x, np.float64)
     exact /= np.linalg.norm(exact, axis=1, keepdims=True)
-    values = found(jnp.asarray(x), jnp.asarray(labels)), exactly(found, exact, labels)
+    values = result(jnp.asarray(x), jnp.asarray(labels)), exactly(result, exact, labels)
     for single, double, n in zip(*values, ([400, 1], 1), strict=True):
         slack = 3e-7 * (k + 100) * np.asarray(n)
         assert (np.abs(single - double) <= slack + 1e-5 * np.abs(double)).all()
@@ -593,8 +593,8 @@ def test_many_concentrated_directions_are_drawn_close_to_their_mean(getkey) -> N
     family = families.von_mises_fisher(3, jnp.array([1e5]))
     many = Resultants(jnp.full(2000, 100_000), jnp.tile(jnp.array([[0.0, 0.0, 1e5]]), (2000, 1)))
     off = np.asarray(family.draw(getkey(), many).mean[:, :2], np.float64) * 1e5
-    found = {i: checks.dkwm(off[:, i], stats.norm.cdf) for i in range(2)}
-    assert not checks.family(found)
+    result = {i: checks.dkwm(off[:, i], stats.norm.cdf) for i in range(2)}
+    assert not checks.family(result)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int8, np.float64])

@@ -114,8 +114,8 @@ def test_variables_through_json():
 def test_over_represented_values_weigh_ratio_and_frequency():
     overall = np.array([0.5, 0.4, 0.099, 0.001])
     profile = np.array([[0.2, 0.49, 0.3, 0.01]])
-    (found,) = dp_report.over_represented(profile, overall, 9)
-    assert found.tolist() == [2, 1, 3], "neither the rarest nor the most frequent comes first"
+    (result,) = dp_report.over_represented(profile, overall, 9)
+    assert result.tolist() == [2, 1, 3], "neither the rarest nor the most frequent comes first"
 
 
 def test_the_report_of_chains_has_a_curve_each(held_out, tmp_path):

@@ -260,8 +260,8 @@ def with_missing_as_0(rows, labels, num_clusters):
 
 
 def with_cells_twice(rows, labels, num_clusters):
-    found = mixed().statistics(rows, labels, num_clusters)
-    return found | {"count": found["count"]._replace(total=2 * found["count"].total)}
+    result = mixed().statistics(rows, labels, num_clusters)
+    return result | {"count": result["count"]._replace(total=2 * result["count"].total)}
 
 
 @pytest.mark.slow

@@ -227,8 +227,8 @@ def test_the_log_predictive_keeps_the_leftover_mass():
     beyond = mixture._replace(
         log_weights=jnp.full(16, -jnp.inf), log_rest=jnp.zeros(()), atoms=mixture.atoms
     )
-    found = dpm_mixture.log_predictive(FAMILY, beyond, ROWS)
-    np.testing.assert_allclose(found, FAMILY.log_predictive(ROWS), rtol=1e-6)
+    result = dpm_mixture.log_predictive(FAMILY, beyond, ROWS)
+    np.testing.assert_allclose(result, FAMILY.log_predictive(ROWS), rtol=1e-6)
     likelihood = np.asarray(FAMILY.log_likelihood(ROWS, mixture.atoms), np.float64)
     dense = np.exp(likelihood) @ np.exp(np.asarray(mixture.log_weights, np.float64))
     dense += np.exp(float(mixture.log_rest) + np.asarray(FAMILY.log_predictive(ROWS), np.float64))
@@ -269,15 +269,15 @@ def test_chains_that_take_turns_are_those_side_by_side(monkeypatch):
         ROWS, FAMILY, alpha=dpm_mixture.Gamma(2.0, 1.0), chains=3, capacity=32
     )
     start = kernel.init(KEY, dpm_mixture.random_labels(KEY, ROWS, 3, chains=3))
-    ids, found = jnp.arange(4, dtype=jnp.int32), []
+    ids, result = jnp.arange(4, dtype=jnp.int32), []
     for large in (0, 2**30):
         monkeypatch.setattr(dp_step, "_LARGE", large)
         update = jax.jit(lambda key, state: kernel.update(key, state, ids))
         states = [start]
         for i in range(40):
             states.append(update(jax.random.fold_in(KEY, i), states[-1])[0])
-        found.append(jax.tree.map(lambda *leaves: np.stack(leaves), *states))
-    one, other = found
+        result.append(jax.tree.map(lambda *leaves: np.stack(leaves), *states))
+    one, other = result
     assert len(np.unique(one.step)) > 3
     for name in ("labels", "occupancy", "needed", "step"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))

@@ -90,16 +90,16 @@ def test_files_and_report(fitted, tmp_path):
         *("cluster", "rank", "value", "measure", "estimate", "lower", "upper", "sd"),
         *("overall", "lift"),
     ]
-    found = {(row["cluster"], row["value"]): row for row in profiles}
-    age = found["1", "age"]
+    actual = {(row["cluster"], row["value"]): row for row in profiles}
+    age = actual["1", "age"]
     assert age["measure"] == "mean"
     assert float(age["lower"]) < float(age["estimate"]) < float(age["upper"])
     assert float(age["estimate"]) == pytest.approx(65, abs=5)
     assert 2 < float(age["sd"]) < 8
     assert age["lift"] == ""
-    assert found["0", "visits"]["measure"] == "rate"
-    assert float(found["0", "visits"]["lift"]) < 0.6
-    assert float(found["1", "sex=f"]["lift"]) > 1
+    assert actual["0", "visits"]["measure"] == "rate"
+    assert float(actual["0", "visits"]["lift"]) < 0.6
+    assert float(actual["1", "sex=f"]["lift"]) > 1
     first = rows_of(place / "clusters.csv")[1]["most_over_represented"]
     assert "age 6" in first
     assert "(sd " in first

@@ -47,7 +47,7 @@ def test_evidence_and_predictive_are_sums_over_the_members(name):
 def drawn(family, members, rows, seed):
     """P-values of the mean atom of each cluster, of many components with its rows."""
     number = 20_000
-    found = {}
+    result = {}
     for cluster in range(3):
         own = members[0].statistics(rows, jnp.where(cluster == LABELS, 0, 1), 1)
         many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (number, *leaf.shape[1:])), own)
@@ -63,8 +63,8 @@ def drawn(family, members, rows, seed):
         below = np.asarray([np.mean(np.asarray(v) < bound) for v in values]) @ shares
         seen = np.asarray(value) < bound
         # Twice the variance and more: what is expected is found by draws as well.
-        found[cluster] = checks.mean_z(seen, below, 2 * below * (1 - below))
-    return checks.family(found)
+        result[cluster] = checks.mean_z(seen, below, 2 * below * (1 - below))
+    return checks.family(result)
 
 
 @pytest.mark.slow

@@ -23,10 +23,10 @@ CHAINS, MOVES, CAPACITY, ALPHA = 20_000, 4, 5, 1.3
 
 
 def all_partitions(n):
-    found = [(0,)]
+    result = [(0,)]
     for _ in range(n - 1):
-        found = [(*p, k) for p in found for k in range(max(p) + 2)]
-    return np.array(found)
+        result = [(*p, k) for p in result for k in range(max(p) + 2)]
+    return np.array(result)
 
 
 def multinomial():
@@ -81,8 +81,8 @@ def run_moves(key, family, rows, labels, alpha, rounds):
 
     def one_chain(key, labels):
         def move(state, key):
-            found = split_merge.propose(key, family, rows, *state, alpha, rounds=rounds)
-            return found[:3], (found.accepted, found.needed)
+            result = split_merge.propose(key, family, rows, *state, alpha, rounds=rounds)
+            return result[:3], (result.accepted, result.needed)
 
         occupancy = jnp.zeros(CAPACITY, jnp.int32).at[labels].add(1)
         start = labels, family.statistics(rows, labels, CAPACITY), occupancy
@@ -109,11 +109,11 @@ def p_values(name, seed, key, run=compiled, change=lambda family: family, alpha=
     assert (needed == 0).all()
     same = np.asarray(labels)[:, :, None] == np.asarray(labels)[:, None, :]
     first = np.argmax(same, axis=2)
-    found = Counter(map(tuple, first))
+    result = Counter(map(tuple, first))
     codes = [tuple(np.argmax(z[:, None] == z, axis=1)) for z in every]
-    assert sum(found[code] for code in codes) == CHAINS
+    assert sum(result[code] for code in codes) == CHAINS
     order = np.argsort(exact)
-    observed = np.array([found[code] for code in codes])
+    observed = np.array([result[code] for code in codes])
     numbers = every.max(axis=1)
     moved = (np.asarray(start)[:, :, None] == np.asarray(start)[:, None, :]) != same
     assert moved.any(axis=(1, 2)).mean() > 0.1
@@ -159,8 +159,8 @@ def with_missing_as_0(family, rows, labels, num_clusters):
 
 
 def with_a_column_twice(family, rows, labels, num_clusters):
-    found = family.statistics(rows, labels, num_clusters)
-    return found | {"count": jax.tree.map(lambda leaf: 2 * leaf, found["count"])}
+    result = family.statistics(rows, labels, num_clusters)
+    return result | {"count": jax.tree.map(lambda leaf: 2 * leaf, result["count"])}
 
 
 @pytest.mark.parametrize("wrong", [with_missing_as_0, with_a_column_twice])
@@ -184,8 +184,8 @@ def with_the_anchors(choose):
     """As if the anchors had been drawn too."""
 
     def chosen(key, family, rows, members, *rest):
-        found = choose(key, family, rows, members, *rest)
-        return found._replace(log_q=found.log_q - jnp.log(2.0))
+        result = choose(key, family, rows, members, *rest)
+        return result._replace(log_q=result.log_q - jnp.log(2.0))
 
     return chosen
 
@@ -193,11 +193,11 @@ def with_the_anchors(choose):
 def by_size_alone(find):
     """As if the partner had been drawn by its size."""
 
-    def found(*arguments):
+    def result(*arguments):
         partners = find(*arguments)
         return partners._replace(by_ratio=partners.by_size)
 
-    return found
+    return result
 
 
 def drawn_otherwise(draw):
@@ -278,13 +278,13 @@ def test_a_split_is_undone_with_the_probability_of_its_partner(getkey) -> None:
     groups = split_merge._Groups(
         sides, family.statistics(rows, sides, 2), jnp.array([7, 2]), jnp.zeros(())
     )
-    found = split_merge._log_undone(family, before, sizes, groups, jnp.int32(0), jnp.int32(1))
+    result = split_merge._log_undone(family, before, sizes, groups, jnp.int32(0), jnp.int32(1))
     occupancy = jnp.zeros(12, jnp.int32).at[after].add(1)
     statistics = family.statistics(rows, after, 12)
     partners = split_merge._find_partners(family, statistics, occupancy, jnp.int32(0))
-    np.testing.assert_allclose(found, partners.log_p(1), rtol=1e-5)
+    np.testing.assert_allclose(result, partners.log_p(1), rtol=1e-5)
     reverse = split_merge._find_partners(family, statistics, occupancy, jnp.int32(1))
-    assert abs(float(found - reverse.log_p(0))) > 0.05
+    assert abs(float(result - reverse.log_p(0))) > 0.05
 
 
 def test_many_rows_in_pieces(seed, getkey) -> None:
@@ -318,8 +318,8 @@ def test_a_split_without_room_asks_for_it(getkey) -> None:
     def move(capacity, key):
         occupancy = jnp.zeros(capacity, jnp.int32).at[labels].add(1)
         statistics = family.statistics(rows, labels, capacity)
-        found = split_merge.propose(key, family, rows, labels, statistics, occupancy, 1.3)
-        return found.labels, found.accepted, found.needed
+        result = split_merge.propose(key, family, rows, labels, statistics, occupancy, 1.3)
+        return result.labels, result.accepted, result.needed
 
     keys = jax.random.split(getkey(), 64)
     small, large = (
@@ -339,10 +339,10 @@ def test_one_row_is_left_alone() -> None:
     family = families.multinomial(2)
     rows, labels = families.multinomial_rows([[1, 2]]), jnp.zeros(1, jnp.int32)
     statistics = family.statistics(rows, labels, 2)
-    found = split_merge.propose(
+    result = split_merge.propose(
         jax.random.key(0), family, rows, labels, statistics, jnp.array([1, 0]), 1.0
     )
-    assert not bool(found.accepted)
+    assert not bool(result.accepted)
 
 
 def test_a_family_without_evidence_is_refused() -> None:

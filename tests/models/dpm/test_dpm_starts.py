@@ -47,8 +47,8 @@ def found_apart(clusters, seed, key):
     # A fresh function: a compiled one would not see what was changed.
     start = jax.jit(lambda *arguments: starts.predictive_labels.__wrapped__(*arguments, 60))
     labels = np.asarray(start(key, family(), rows))
-    found = [set(labels[truth == k]) for k in range(clusters)]
-    return sum(bool(a & b) for a, b in itertools.combinations(found, 2)) <= 1
+    result = [set(labels[truth == k]) for k in range(clusters)]
+    return sum(bool(a & b) for a, b in itertools.combinations(result, 2)) <= 1
 
 
 @pytest.mark.parametrize("clusters", [1, 4, 9])
@@ -223,16 +223,16 @@ def test_a_tight_prior_does_not_freeze_the_start() -> None:
     rows = 10 * rng.normal(size=(5, 5))[truth] + rng.normal(size=(300, 5))
     narrow = families.gaussian(np.zeros(5, np.float32), 0.2 * np.eye(5))
 
-    def found(**options):
+    def result(**options):
         fitted = dpm.fit(jnp.asarray(rows, jnp.float32), narrow, passes=40, seed=3, **options)
         labels = fitted.point.labels
         share = sum(np.bincount(labels[truth == k]).max() for k in range(5)) / len(truth)
         return len(np.unique(labels)), share
 
-    clusters, share = found(alpha=1.0)
+    clusters, share = result(alpha=1.0)
     assert 5 <= clusters <= 8
     assert share > 0.95
-    clusters, share = found(alpha=1.0, initial_clusters=60, split_merge=0)
+    clusters, share = result(alpha=1.0, initial_clusters=60, split_merge=0)
     assert clusters > 30
     assert share < 0.8
 

@@ -75,17 +75,17 @@ def test_samples_are_put_together(monkeypatch):
     labels = np.stack([second, np.repeat([1, 1, 3, 3], 10), first])[:, None]
     labels[1, 0, 20:] = 1
     weights = np.tile(np.arange(10.0), (3, 1, 1))
-    found = summary.summarise(labels, weights, tokens, 5, 0.5)
-    assert found.present[:, 0].tolist() == [[True, True], [True, False], [True, True]]
-    np.testing.assert_allclose(found.concentrations[:, 0], [[9, 2], [1, 0], [4, 7]])
-    np.testing.assert_allclose(found.prevalence[:, 0], [[0.5, 19 / 40], [1, 0], [0.5, 0.5]])
-    assert found.mean[1, 3] == pytest.approx((9.5 / 21.5 + 10.5 / 22.5) / 2, rel=1e-6)
+    actual = summary.summarise(labels, weights, tokens, 5, 0.5)
+    assert actual.present[:, 0].tolist() == [[True, True], [True, False], [True, True]]
+    np.testing.assert_allclose(actual.concentrations[:, 0], [[9, 2], [1, 0], [4, 7]])
+    np.testing.assert_allclose(actual.prevalence[:, 0], [[0.5, 19 / 40], [1, 0], [0.5, 0.5]])
+    assert actual.mean[1, 3] == pytest.approx((9.5 / 21.5 + 10.5 / 22.5) / 2, rel=1e-6)
     single = (9.5 / 21.5, 10.5 / 22.5)
     inside = np.mean([p * (1 - p) / (n + 1) for p, n in zip(single, (21.5, 22.5), strict=True)])
-    assert found.sd[1, 3] == pytest.approx(np.sqrt(np.var(single) + inside), rel=1e-5)
+    assert actual.sd[1, 3] == pytest.approx(np.sqrt(np.var(single) + inside), rel=1e-5)
     monkeypatch.setattr(summary, "_AT_ONCE", 5)
     monkeypatch.setattr(matching, "WORDS_AT_ONCE", 2)
-    for part, whole in zip(summary.summarise(labels, weights, tokens, 5, 0.5), found, strict=True):
+    for part, whole in zip(summary.summarise(labels, weights, tokens, 5, 0.5), actual, strict=True):
         np.testing.assert_allclose(part, whole, rtol=1e-6)
 
 

@@ -40,15 +40,15 @@ def of_means(fitted, counts, group, level):
     del counts
     matrix = np.linalg.qr(np.column_stack([np.ones(len(group)), group]))
     asked = np.linalg.solve(matrix.R.T, [0.0, 1.0])[None]
-    found = composition.Regression(matrix.Q, asked).of(fitted.proportions)
-    pooled = composition.pool(found.mean[None], found.error[None], found.freedom, level=level)
+    result = composition.Regression(matrix.Q, asked).of(fitted.proportions)
+    pooled = composition.pool(result.mean[None], result.error[None], result.freedom, level=level)
     return pooled.lower[:, 0], pooled.upper[:, 0]
 
 
 def of_effects(fitted, counts, group, level):
-    found = lda.effects(fitted, counts, {"group": group}, level=level, seed=fitted.settings.seed)
-    assert found.terms[-1].label == "True - False"
-    return found.lower[:, -1], found.upper[:, -1]
+    result = lda.effects(fitted, counts, {"group": group}, level=level, seed=fitted.settings.seed)
+    assert result.terms[-1].label == "True - False"
+    return result.lower[:, -1], result.upper[:, -1]
 
 
 def without_errors(fitted, counts, group, level):
@@ -57,8 +57,8 @@ def without_errors(fitted, counts, group, level):
         whole = composition.Regression.of
 
         def certain(self, values):
-            found = whole(self, values)
-            return found._replace(error=0 * found.error)
+            result = whole(self, values)
+            return result._replace(error=0 * result.error)
 
         patch.setattr(composition.Regression, "of", certain)
         return of_effects(fitted, counts, group, level)
@@ -107,13 +107,13 @@ def fitted(corpus):
 def test_a_fit_and_columns_give_terms_intervals_and_a_picture(fitted, corpus):
     counts, group = corpus
     years = np.arange(60) + 1950
-    found = lda.effects(fitted, counts, {"group": group, "year": years}, by="group")
-    assert [term.label for term in found.terms] == ["a", "b", "b - a"]
-    assert (found.documents, found.draws) == (60, 12)
+    result = lda.effects(fitted, counts, {"group": group, "year": years}, by="group")
+    assert [term.label for term in result.terms] == ["a", "b", "b - a"]
+    assert (result.documents, result.draws) == (60, 12)
     # Shares sum to one, and so do their means: those of a group do, and differences cancel.
-    np.testing.assert_allclose(found.mean.sum(axis=0), [1, 1, 0], atol=1e-5)
-    assert (found.lower < found.mean).all()
-    assert (found.mean < found.upper).all()
+    np.testing.assert_allclose(result.mean.sum(axis=0), [1, 1, 0], atol=1e-5)
+    assert (result.lower < result.mean).all()
+    assert (result.mean < result.upper).all()
     both = lda.effects(fitted, counts, {"group": group, "year": years}, every=20, sweeps=5)
     labels = [term.label for term in both.terms if term.column == "year"]
     assert labels[:4] == ["1940-1959", "1960-1979", "1980-1999", "2000-2019"]
@@ -128,10 +128,10 @@ def test_a_fit_and_columns_give_terms_intervals_and_a_picture(fitted, corpus):
 
 def test_dollar_signs_are_drawn(fitted, corpus):
     prices = np.where(corpus[1] == "a", "$10-$20", "$20-$50")
-    found = lda.effects(fitted, corpus[0], {"price in $": prices}, sweeps=2)
+    result = lda.effects(fitted, corpus[0], {"price in $": prices}, sweeps=2)
     file, titles = io.StringIO(), tuple(rf"{t}: $10 $\none$" for t in range(2))
     with mpl.rc_context({"svg.fonttype": "none"}):
-        found._replace(titles=titles).plot().savefig(file, format="svg")
+        result._replace(titles=titles).plot().savefig(file, format="svg")
     for text in ("price in $", "$10-$20", "$20-$50", *titles):
         assert f">{text}</text>" in file.getvalue()
 

@@ -66,8 +66,8 @@ def written(path, fitted):
 
 def parts(html):
     """Data and code of a page."""
-    found = re.findall(r"<script([^>]*)>(.*?)</script>", html, flags=re.DOTALL)
-    (data_tag, data), (code_tag, code) = found
+    result = re.findall(r"<script([^>]*)>(.*?)</script>", html, flags=re.DOTALL)
+    (data_tag, data), (code_tag, code) = result
     assert data_tag == ' type="application/json" id="explorer-data"'
     assert code_tag == ""
     return data, code
@@ -109,9 +109,9 @@ def test_probabilities_and_intervals_are_right_to_half_a_per_cent():
     )
     for k, topic in enumerate(held["topics"]):
         words = [seen[i] for i in topic["words"]]
-        found = np.exp(np.array([topic["p"], *topic["interval"]]) / held["unit"])
+        result = np.exp(np.array([topic["p"], *topic["interval"]]) / held["unit"])
         mean, sd = fitted.mean[k, words], fitted.sd[k, words]
-        for row, expected in zip(found, (mean, *beta_interval(mean, sd)), strict=True):
+        for row, expected in zip(result, (mean, *beta_interval(mean, sd)), strict=True):
             np.testing.assert_allclose(row, np.maximum(expected, 1e-15), rtol=3e-3)
 
 

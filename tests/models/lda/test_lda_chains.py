@@ -101,16 +101,16 @@ def test_diagnostics_take_topics_as_matched():
     shares[:, 1] = shares[:, 1, ::-1]
     traces = {"prevalence": shares, "alpha": np.ones((50, 2))}
     both = np.ones((2, 2), bool)
-    found = alignment.diagnose(traces, np.array([[0, 1], [1, 0]]), both)
-    assert set(found) == {"prevalence 0", "prevalence 1"}
-    assert found["prevalence 0"]["rhat"] < 1.1
+    result = alignment.diagnose(traces, np.array([[0, 1], [1, 0]]), both)
+    assert set(result) == {"prevalence 0", "prevalence 1"}
+    assert result["prevalence 0"]["rhat"] < 1.1
     apart = alignment.diagnose(traces, np.array([[0, 1], [0, 1]]), both)
     assert apart["prevalence 0"]["rhat"] > 1.5
     alone = np.array([[True, True], [False, True]])
-    found = alignment.diagnose(traces, np.array([[0, 1], [0, 1]]), alone)
-    assert found["prevalence 0"]["ess"] > 20  # of the one chain that has it
-    assert np.isnan(found["prevalence 0"]["rhat"])
-    assert found["prevalence 1"]["rhat"] > 1.5
+    result = alignment.diagnose(traces, np.array([[0, 1], [0, 1]]), alone)
+    assert result["prevalence 0"]["ess"] > 20  # of the one chain that has it
+    assert np.isnan(result["prevalence 0"]["rhat"])
+    assert result["prevalence 1"]["rhat"] > 1.5
 
 
 def test_a_topic_that_only_one_chain_has_is_not_blurred(fitted, monkeypatch):

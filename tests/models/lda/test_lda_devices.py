@@ -72,7 +72,7 @@ print(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def result(tmp_path_factory):
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "2", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, tmp_path_factory.mktemp("devices")],
@@ -85,40 +85,40 @@ def found(tmp_path_factory):
     return json.loads(done.stdout)
 
 
-def test_as_many_devices_as_change_no_batch(found):
-    assert found["sharing"] == {
+def test_as_many_devices_as_change_no_batch(result):
+    assert result["sharing"] == {
         "(None, 4)": 2,
         "(None, 5)": 1,
         "(None, 20)": 2,
         "(1, 4)": 1,
         "(2, 4)": 2,
     }
-    assert found["subsampled"] == 1
-    assert found["default"] in (["native", 1], ["xla", 2])  # a device has threads on all cores
+    assert result["subsampled"] == 1
+    assert result["default"] in (["native", 1], ["xla", 2])  # a device has threads on all cores
 
 
-def test_their_number_changes_no_result(found):
-    one, two = found["fits"]
+def test_their_number_changes_no_result(result):
+    one, two = result["fits"]
     assert one == two
 
 
-def test_a_run_goes_on_with_as_many_and_with_fewer(found):
-    assert found["resumed"] == found["fits"][1]
-    assert found["resumed on one"] == found["fits"][0]
+def test_a_run_goes_on_with_as_many_and_with_fewer(result):
+    assert result["resumed"] == result["fits"][1]
+    assert result["resumed on one"] == result["fits"][0]
 
 
-def test_memory_is_that_of_all_cores(found):
+def test_memory_is_that_of_all_cores(result):
     """The topics are on each, the documents on one; the summary is made on one."""
-    one, two = found["bytes"]
+    one, two = result["bytes"]
     assert one["summary"] == two["summary"]
     assert one["heldout"] == two["heldout"]
     assert one["state"] < two["state"] < 2 * one["state"]
     assert one["corpus"] <= two["corpus"] < 1.5 * one["corpus"]
 
 
-def test_the_command_line_goes_on_with_as_many_and_with_fewer(found):
-    assert "on 2 devices of cpu" in found["said"]
-    assert found["config"] == 2
-    assert found["went on"] == 0
-    assert (found["on one"], found["then"]) == (0, 1)
-    assert found["dry"] == 0
+def test_the_command_line_goes_on_with_as_many_and_with_fewer(result):
+    assert "on 2 devices of cpu" in result["said"]
+    assert result["config"] == 2
+    assert result["went on"] == 0
+    assert (result["on one"], result["then"]) == (0, 1)
+    assert result["dry"] == 0

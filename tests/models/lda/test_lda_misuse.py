@@ -99,8 +99,8 @@ def test_held_out_documents_are_checked(model, heldout):
 def test_covariates_may_be_columns_of_any_name(kept):
     documents, groups = np.tile(COUNTS, (2, 1)), GROUPS * 2
     for by in (0, [0], "0"):
-        found = lda.effects(kept, documents, {0: groups, "x": groups}, by=by, sweeps=2)
-        assert found.draws == 4
+        result = lda.effects(kept, documents, {0: groups, "x": groups}, by=by, sweeps=2)
+        assert result.draws == 4
     with pytest.raises(ValueError, match="column 'x' must have a value for each of 8 documents"):
         lda.effects(kept, documents, {"x": 5})
     with pytest.raises(ValueError, match="samples='run/samples'"):

@@ -82,12 +82,12 @@ def test_processes_and_devices_change_no_bit(count, devices, stored, alone, tmp_
 
 def test_memory_is_that_of_a_process(stored, monkeypatch):
     """Which has a part of the documents and, of topics and counts, every other row."""
-    corpus, found = store.open(stored), []
+    corpus, result = store.open(stored), []
     for count in (1, 2):
         monkeypatch.setattr(processes, "count", lambda count=count: count)
         settings = lda.resolve(corpus, 50, counts="memoised", batch_size=64, passes=2)
-        found.append(lda.memory.estimate(corpus, settings))
-    alone, two = found
+        result.append(lda.memory.estimate(corpus, settings))
+    alone, two = result
     assert 0.45 * alone["corpus"] < two["corpus"] < 0.6 * alone["corpus"]
     assert 0.45 * alone["state"] < two["state"] < 0.6 * alone["state"]
 

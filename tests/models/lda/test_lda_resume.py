@@ -96,9 +96,9 @@ def test_a_signal_ends_a_run_with_a_summary_and_a_checkpoint(number, tmp_path, c
     files = sorted(samples.iterdir())
     assert [file.name for file in files] == [f"sample-{i:05d}.npz" for i in range(3)]
     for i, file in enumerate(files):
-        with np.load(file, allow_pickle=False) as found:
+        with np.load(file, allow_pickle=False) as result:
             for name, values in whole.kept.items():
-                np.testing.assert_array_equal(found[name], values[i])
+                np.testing.assert_array_equal(result[name], values[i])
     again = fit("memoised", resume=True, **options)  # of a run that is over
     assert_same(again, resumed)
 
@@ -180,9 +180,9 @@ def test_labels_without_an_axis_of_chains_or_devices():
     labels, expected = labels_on(1, 1), labels_on(2, 1)[0, 1]
     for axes in (1, 2):
         some = labels[(0,) * axes]
-        saved, found = Parts(some.shape, some.dtype, {(0,) * some.ndim: some}), expected * 0
-        sharding.fill_labels(found, saved, LENGTHS, 1, 2)
-        np.testing.assert_array_equal(found, expected)
+        saved, result = Parts(some.shape, some.dtype, {(0,) * some.ndim: some}), expected * 0
+        sharding.fill_labels(result, saved, LENGTHS, 1, 2)
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_labels_of_other_documents_are_refused():

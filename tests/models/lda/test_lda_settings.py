@@ -150,12 +150,12 @@ def test_memory_is_that_of_the_arrays():
     counts = sp.csr_array(np.random.default_rng(0).poisson(2, (100, 300)).astype(np.int32))
     tokens, num_topics = int(counts.sum()), 5
     settings = lda.resolve(counts, num_topics, chains=1)
-    found = memory.estimate(from_counts(counts), settings, heldout=(counts[:9], counts[:9]))
-    assert found["corpus"] == pytest.approx(4 * (tokens + 200), rel=0.05)
-    assert found["state"] == pytest.approx(2 * (tokens + 8 * num_topics * 300), rel=0.1)
-    assert found["total"] == sum(found.values()) - found["total"]
-    assert found.pop("documents") == 0  # names of a corpus in memory lie there already
-    assert min(found.values()) > 0
+    result = memory.estimate(from_counts(counts), settings, heldout=(counts[:9], counts[:9]))
+    assert result["corpus"] == pytest.approx(4 * (tokens + 200), rel=0.05)
+    assert result["state"] == pytest.approx(2 * (tokens + 8 * num_topics * 300), rel=0.1)
+    assert result["total"] == sum(result.values()) - result["total"]
+    assert result.pop("documents") == 0  # names of a corpus in memory lie there already
+    assert min(result.values()) > 0
 
 
 def test_a_vocabulary_of_one_word_is_refused_before_training():

@@ -195,7 +195,7 @@ RUNS = ("one", "four", "chains on one", "chains on two", "learned")
 
 
 @pytest.fixture(scope="module")
-def found():
+def result():
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
@@ -203,45 +203,45 @@ def found():
     return json.loads(done.stdout)
 
 
-def test_devices_change_no_sample(found):
-    assert found["four"]["trace"] == found["one"]["trace"]
-    assert found["chains on two"]["trace"] == found["chains on one"]["trace"]
+def test_devices_change_no_sample(result):
+    assert result["four"]["trace"] == result["one"]["trace"]
+    assert result["chains on two"]["trace"] == result["chains on one"]["trace"]
 
 
-def test_topics_are_shared_unevenly_without_changing_a_bit(found):
-    for name, (one, *several) in found["uneven"].items():
+def test_topics_are_shared_unevenly_without_changing_a_bit(result):
+    for name, (one, *several) in result["uneven"].items():
         assert several == [one] * 2, name
-    one, several = found["wide"]
+    one, several = result["wide"]
     assert one == several
-    one, *several = found["short"]
+    one, *several = result["short"]
     assert several == [one] * 2
-    one, several = found["no mutant"]
+    one, several = result["no mutant"]
     assert one == several
 
 
-def test_a_draw_that_forgets_its_place_is_seen(found):
-    if len(found["counts"]) == 1:
+def test_a_draw_that_forgets_its_place_is_seen(result):
+    if len(result["counts"]) == 1:
         pytest.skip("without native code the topics are not shared")
-    one, _ = found["no mutant"]
-    assert all(mutant != one for mutant in found["mutants"])
+    one, _ = result["no mutant"]
+    assert all(mutant != one for mutant in result["mutants"])
 
 
-def test_topics_are_shared_where_native_code_draws(found):
-    *native, xla = found["counts"]
+def test_topics_are_shared_where_native_code_draws(result):
+    *native, xla = result["counts"]
     assert xla == [[5, 11]]
     assert native in ([], [[[2, 11]]])
 
 
-def test_an_update_copies_no_label(found):
-    if len(found["counts"]) == 1:
+def test_an_update_copies_no_label(result):
+    if len(result["counts"]) == 1:
         pytest.skip("sweeps by XLA do")
-    assert found["copies"] <= 1, "more than the copy before the loop"
+    assert result["copies"] <= 1, "more than the copy before the loop"
 
 
-def test_devices_share_moments_without_changing_a_bit(found):
-    one, several = found["moments"]
+def test_devices_share_moments_without_changing_a_bit(result):
+    one, several = result["moments"]
     assert one == several
-    assert found["own moments"] == [[2, 2, 301]]
+    assert result["own moments"] == [[2, 2, 301]]
 
 
 def test_the_program_moves_what_is_predicted():
@@ -254,32 +254,32 @@ def test_the_program_moves_what_is_predicted():
         assert row["compiled"] == row["predicted"]
 
 
-def test_labels_stay_where_their_documents_are(found):
-    assert [found[name]["devices"] for name in ("one", "chains on two", "four")] == [1, 2, 4]
-    assert all(found[name]["compiled"] == 1 for name in RUNS)
+def test_labels_stay_where_their_documents_are(result):
+    assert [result[name]["devices"] for name in ("one", "chains on two", "four")] == [1, 2, 4]
+    assert all(result[name]["compiled"] == 1 for name in RUNS)
 
 
-def test_every_token_is_counted(found):
-    tokens = {found[name]["tokens"] for name in RUNS}
+def test_every_token_is_counted(result):
+    tokens = {result[name]["tokens"] for name in RUNS}
     assert len(tokens) == 1
     assert min(tokens) > 100
 
 
-def test_devices_start_at_the_same_topics(found):
-    assert found["same start"]
+def test_devices_start_at_the_same_topics(result):
+    assert result["same start"]
 
 
-def test_alpha_is_learned_from_all_shards(found):
-    alpha = found["learned"]["alpha"]
+def test_alpha_is_learned_from_all_shards(result):
+    alpha = result["learned"]["alpha"]
     assert len(set(alpha)) == 3
     assert all(0 < value < 20 for value in alpha)
-    for spread, alone in found["evidence"]:
+    for spread, alone in result["evidence"]:
         assert spread == alone
         first, none, log_x = spread
         assert 37 < first < 37 * 38 / 2
         assert (none, log_x < 0) == (0, True)
 
 
-def test_blocked_sweeps_of_devices_are_independent(found):
+def test_blocked_sweeps_of_devices_are_independent(result):
     """Ten documents alike on each of four devices: they agree by chance once in 2^60."""
-    assert len({tuple(labels) for labels in found["blocked"]}) == 4
+    assert len({tuple(labels) for labels in result["blocked"]}) == 4

@@ -98,6 +98,6 @@ def test_tokens_of_a_corpus_on_disk_are_remembered_as_those_of_one_in_memory(sto
 def test_memory_does_not_grow_with_the_corpus(stored, monkeypatch):
     monkeypatch.setattr(memory, "_temporaries", lambda *_: 0)
     settings = lda.resolve(stored, 2, batch_size=5)
-    found = memory.estimate(stored, settings)
-    assert found["corpus"] < 1000
-    assert found["update"] >= 4 * 5 * 8
+    result = memory.estimate(stored, settings)
+    assert result["corpus"] < 1000
+    assert result["update"] >= 4 * 5 * 8

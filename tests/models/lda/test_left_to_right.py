@@ -34,10 +34,10 @@ P = np.array([exact(row) for row in COUNTS.toarray()])
 
 def ratios(**options):
     """Estimates of p over p, by seed: independent, with the mean 1."""
-    found = [
+    result = [
         lda.left_to_right(TOPICS, ALPHA, COUNTS, seed=seed, **options) for seed in range(SEEDS)
     ]
-    return np.exp([one.log_p for one in found]) / P, np.array([one.error for one in found])
+    return np.exp([one.log_p for one in result]) / P, np.array([one.error for one in result])
 
 
 def scores(ratios):
@@ -53,10 +53,10 @@ def test_estimates_are_unbiased(sweeps, particles):
 
     With 4 particles, one in each group, nothing is chosen and it is importance sampling.
     """
-    found, errors = ratios(particles=particles, sweeps=sweeps)
-    assert (abs(scores(found)) < 4).all(), scores(found)
-    np.testing.assert_allclose(found[:, 1:3], 1, rtol=1e-6)  # no token, and one
-    spread = found[:, [0, 3]].std(axis=0)
+    result, errors = ratios(particles=particles, sweeps=sweeps)
+    assert (abs(scores(result)) < 4).all(), scores(result)
+    np.testing.assert_allclose(result[:, 1:3], 1, rtol=1e-6)  # no token, and one
+    spread = result[:, [0, 3]].std(axis=0)
     np.testing.assert_allclose(np.sqrt((errors[:, [0, 3]] ** 2).mean(axis=0)), spread, rtol=0.5)
 
 
@@ -75,9 +75,9 @@ def test_mutants_are_biased(mutant, sweeps, monkeypatch):
         choose = module.choose
         monkeypatch.setattr(module, "choose", lambda weights, u: choose(weights**2, u))
     jax.clear_caches()
-    found, _ = ratios(particles=1000, sweeps=sweeps)
+    result, _ = ratios(particles=1000, sweeps=sweeps)
     jax.clear_caches()
-    assert (abs(scores(found)) > 4).any(), scores(found)
+    assert (abs(scores(result)) > 4).any(), scores(result)
 
 
 @pytest.mark.slow
@@ -100,25 +100,25 @@ def test_a_long_document_among_short_ones(monkeypatch):
             shapes.append(words.shape) or groups(key, weights, alpha, words, *rest, **options)
         ),
     )
-    found = lda.left_to_right(TOPICS, ALPHA, counts, particles=20)
+    result = lda.left_to_right(TOPICS, ALPHA, counts, particles=20)
     assert shapes == [(3, 4), (1, 128)]
-    assert np.isfinite(found.log_p).all()
-    assert (found.log_p < 0).all()
-    assert found.log_p[1] / lengths[1] > np.log(0.1)
+    assert np.isfinite(result.log_p).all()
+    assert (result.log_p < 0).all()
+    assert result.log_p[1] / lengths[1] > np.log(0.1)
 
 
 def test_words_that_no_topic_has_and_bad_arguments():
     topics = np.array([[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]])
-    found = lda.left_to_right(topics, 0.5, sp.csr_array([[1, 1, 1], [1, 1, 0]]))
-    assert found.log_p[0] == -np.inf
-    assert np.isfinite(found.log_p[1])
-    assert np.isfinite(found.error).all()
-    value, error = found._replace(log_p=np.log([0.5, 0.5]), error=np.array([0.3, 0.4])).perplexity(
+    result = lda.left_to_right(topics, 0.5, sp.csr_array([[1, 1, 1], [1, 1, 0]]))
+    assert result.log_p[0] == -np.inf
+    assert np.isfinite(result.log_p[1])
+    assert np.isfinite(result.error).all()
+    value, error = result._replace(log_p=np.log([0.5, 0.5]), error=np.array([0.3, 0.4])).perplexity(
         [1, 1]
     )
     assert (value, error) == (pytest.approx(2), pytest.approx(0.5))
     with pytest.raises(ValueError, match="documents have no token"):
-        found.perplexity([0, 0])
+        result.perplexity([0, 0])
     with pytest.raises(ValueError, match="particles must be an integer of at least 4"):
         lda.left_to_right(topics, 0.5, sp.csr_array([[1, 0, 0]]), particles=3)
     with pytest.raises(ValueError, match="row 0 sums to 5, not to 1"):  # it had p(documents) > 1

@@ -140,10 +140,10 @@ def test_the_command_says_so_and_what_memory_is_left(stored, tmp_path, monkeypat
     settings = lda.resolve(
         store.open(tmp_path / "corpus"), 3, chains=1, batch_size=6, counts="memoised"
     )
-    found = memory.estimate(stored, settings)
+    result = memory.estimate(stored, settings)
     monkeypatch.setattr(devices, "memory", lambda: 10**9)
     whole = memory.estimate(stored, settings)
-    assert found["corpus"] + found["state"] < whole["corpus"] + whole["state"] - 4 * COUNTS.sum()
+    assert result["corpus"] + result["state"] < whole["corpus"] + whole["state"] - 4 * COUNTS.sum()
 
 
 def test_a_disk_that_is_too_small_is_one_clear_error(stored, monkeypatch):

@@ -179,9 +179,9 @@ def test_concentrations(tmp_path):
 
 
 def test_diagnostics(tmp_path):
-    found = {f"prevalence {k}": {"rhat": 1.01, "ess": 50.0 + k} for k in range(20)}
-    found |= {"stuck": {"rhat": 1.7, "ess": 3.0}, "unknown": {"rhat": None, "ess": float("nan")}}
-    html = write(tmp_path / "report.html", diagnostics=found)
+    result = {f"prevalence {k}": {"rhat": 1.01, "ess": 50.0 + k} for k in range(20)}
+    result |= {"stuck": {"rhat": 1.7, "ess": 3.0}, "unknown": {"rhat": None, "ess": float("nan")}}
+    html = write(tmp_path / "report.html", diagnostics=result)
     assert '<tr><th>stuck</th><td class="bad">3</td><td class="bad">1.70</td></tr>' in html
     assert "<tr><th>unknown</th><td>–</td><td>–</td></tr>" in html
     assert "and 10 that mix better" in html
@@ -267,10 +267,10 @@ def test_more_words_asked_than_there_are(tmp_path):
     ],
 )
 def test_perplexity_warnings(values, expected):
-    found = checks.topic_warnings([{"perplexity": v} for v in values], np.eye(2), [0.5, 0.5])
-    assert len(found) == (expected is not None)
+    result = checks.topic_warnings([{"perplexity": v} for v in values], np.eye(2), [0.5, 0.5])
+    assert len(result) == (expected is not None)
     if expected:
-        assert expected in found[0]
+        assert expected in result[0]
 
 
 @pytest.mark.parametrize(
@@ -284,18 +284,18 @@ def test_perplexity_warnings(values, expected):
 )
 def test_small_rises_of_an_exact_chain_are_noise(last, expected):
     metrics = [{"perplexity": value} for value in (900.0, 700.0, last)]
-    found = checks.topic_warnings(metrics, np.eye(2), [0.5, 0.5], exact=True)
-    assert len(found) == (expected is not None)
+    result = checks.topic_warnings(metrics, np.eye(2), [0.5, 0.5], exact=True)
+    assert len(result) == (expected is not None)
     if expected:
-        assert expected in found[0]
+        assert expected in result[0]
 
 
 def test_topic_warnings():
     mean = np.array([[0.8, 0.1, 0.1], [0.79, 0.11, 0.1], [0.0, 0.0, 1.0]])
-    found = checks.topic_warnings([], mean, [0.5, 0.5, 0.0])
-    assert len(found) == 2
-    assert "belong to topic 2" in found[0]
-    assert "Topics 0 and 1 are nearly the same" in found[1]
+    result = checks.topic_warnings([], mean, [0.5, 0.5, 0.0])
+    assert len(result) == 2
+    assert "belong to topic 2" in result[0]
+    assert "Topics 0 and 1 are nearly the same" in result[1]
 
 
 def test_chain_warnings():
@@ -305,11 +305,11 @@ def test_chain_warnings():
     assert "of 1 posterior sample only" in chain_warnings(1, {}, [[True]])[0]
     apart, mixed = {"rhat": 1.5, "ess": 5.0}, {"rhat": 1.0, "ess": 80.0}
     diagnostics = {"a": apart, "b": mixed, "share 0": apart, "share 1": mixed, "share 2": apart}
-    found = chain_warnings(100, diagnostics, [[True, True], [True, False]])
-    assert len(found) == 3
-    assert "R-hat above 1.1) on a, share 0, share 2:" in found[0]
-    assert "10 effective samples of a, share 0, share 2:" in found[1]
-    assert "1 of 2 topics is not in all chains: 1. Its means" in found[2]
+    result = chain_warnings(100, diagnostics, [[True, True], [True, False]])
+    assert len(result) == 3
+    assert "R-hat above 1.1) on a, share 0, share 2:" in result[0]
+    assert "10 effective samples of a, share 0, share 2:" in result[1]
+    assert "1 of 2 topics is not in all chains: 1. Its means" in result[2]
     many = {f"share {k}": {"rhat": None, "ess": 2.0} for k in range(7)}
     (few,) = chain_warnings(25, many, np.ones((1, 9), bool))
     assert "10 effective samples of share of 7 of 9 topics:" in few
@@ -323,13 +323,13 @@ def test_map_keeps_all_circles_inside_and_labels_apart():
     rng = np.random.default_rng(1)
     for count in (1, 2, 30, 500):
         shares = rng.dirichlet(np.full(count, 0.5))
-        found = charts.topic_map(rng.normal(size=(count, 2)), shares, ["label"] * count)
-        assert sorted(circle.topic for circle in found.circles) == list(range(count))
-        for circle in found.circles:
-            assert circle.radius <= circle.x <= found.width - circle.radius
-            assert circle.radius <= circle.y <= found.height - circle.radius
-        radii = [circle.radius for circle in found.circles]
+        result = charts.topic_map(rng.normal(size=(count, 2)), shares, ["label"] * count)
+        assert sorted(circle.topic for circle in result.circles) == list(range(count))
+        for circle in result.circles:
+            assert circle.radius <= circle.x <= result.width - circle.radius
+            assert circle.radius <= circle.y <= result.height - circle.radius
+        radii = [circle.radius for circle in result.circles]
         assert radii == sorted(radii, reverse=True)
-        labels = [(c.x, c.label.y) for c in found.circles if c.label]
+        labels = [(c.x, c.label.y) for c in result.circles if c.label]
         for i, (x, y) in enumerate(labels):
             assert all(abs(x - a) > 32 or abs(y - b) > 11 for a, b in labels[:i])

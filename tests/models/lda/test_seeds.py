@@ -93,9 +93,9 @@ def test_every_sampler_has_the_posterior_mean(sampler, wrong, getkey):
         *(getkey(), many, state, stream, steps),
         collect=lambda state, info: jnp.exp(state.position[:, 0]).mean(axis=0),
     )
-    expected, found = a / a.sum(), np.asarray(mean[-100:]).mean(axis=0)
+    expected, result = a / a.sum(), np.asarray(mean[-100:]).mean(axis=0)
     error = 5 * np.sqrt(expected * (1 - expected) / (a.sum() + 1) / chains)
-    close = (np.abs(found - expected) < np.maximum(error, 0.03 * expected)).all()
+    close = (np.abs(result - expected) < np.maximum(error, 0.03 * expected)).all()
     assert close == (not wrong)
 
 

@@ -20,14 +20,14 @@ COPIES = 20_000
 
 def labels_of(words):
     """Probabilities of the numbers of tokens in the first topic, by enumeration."""
-    found = np.zeros(len(words) + 1)
+    result = np.zeros(len(words) + 1)
     for z in itertools.product(range(2), repeat=len(words)):
         n, weight = np.zeros(2), 1.0
         for topic, word in zip(z, words, strict=True):
             weight *= (ALPHA[topic] + n[topic]) * TOPICS[topic, word]
             n[topic] += 1
-        found[int(n[0])] += weight
-    return found / found.sum()
+        result[int(n[0])] += weight
+    return result / result.sum()
 
 
 def moments():

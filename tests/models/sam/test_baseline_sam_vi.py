@@ -81,13 +81,13 @@ def test_bound_is_that_of_its_factors_with_the_best_corpus_mean(seed):
         x, weights = unit(rng.normal(size=(K, V))), rng.gamma(2.0, size=(len(vectors), K))
         a = mean_length(V, xi)
         terms = sam_bound.documents(h, weights, vectors @ x.T, x @ x.T, a)
-        found = sam_bound.total(h, jnp.mean(terms), len(vectors), x, xi, a) * len(vectors)
+        result = sam_bound.total(h, jnp.mean(terms), len(vectors), x, xi, a) * len(vectors)
         mu = np.asarray(h.kappa0 * h.mean) + float(h.sigma) * a * x.sum(axis=0)
-        assert float(found) == pytest.approx(reference_bound(vectors, h, x, weights, xi, mu))
+        assert float(result) == pytest.approx(reference_bound(vectors, h, x, weights, xi, mu))
         # Any other corpus mean gives less, that of the published code too.
         published = mu / np.linalg.norm(mu) * float(h.kappa0)
         for other in (published, 1.05 * mu, mu + 0.3 * rng.normal(size=V)):
-            assert reference_bound(vectors, h, x, weights, xi, other) < float(found) - 1e-4
+            assert reference_bound(vectors, h, x, weights, xi, other) < float(result) - 1e-4
 
 
 @pytest.mark.slow
@@ -188,9 +188,9 @@ def test_ascents_reach_a_maximum_and_mutants_do_not(seed):
             assert gain[ascent] > 0.01, ascent
             assert slope < STEEP, ascent
         for name, (ascent, old, new) in MUTANTS.items():
-            found, slope = climbed(tiny_lda.mutated(sam_bound, old, new), given, ascent)
-            right = found > 0.98 * gain[ascent] and slope < STEEP
-            assert not right, (name, found, slope, gain[ascent])
+            result, slope = climbed(tiny_lda.mutated(sam_bound, old, new), given, ascent)
+            right = result > 0.98 * gain[ascent] and slope < STEEP
+            assert not right, (name, result, slope, gain[ascent])
 
 
 def fitted(vectors, getkey, hyper, topics=K, steps=25, **options):
@@ -199,19 +199,19 @@ def fitted(vectors, getkey, hyper, topics=K, steps=25, **options):
     shape = (topics, vectors.shape[1])
     kernel, stream = variational.build(documents, shape, hyper=hyper, **options)
     state = kernel.init(getkey(), jax.random.normal(getkey(), shape))
-    state, found = run(
+    state, result = run(
         getkey(), kernel, state, stream, steps, collect=lambda state, info: info.bound
     )
-    return found, state
+    return result, state
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("learn", [False, True])
 def test_bound_never_falls(seed, getkey, learn):
     vectors = corpus(np.random.default_rng(seed), size=60)
-    found, state = fitted(vectors, getkey, hyper_of(vectors), learn_concentration=learn)
-    assert np.diff(found).min() > -1e-5 * np.ptp(found)
-    assert found[-1] > found[0] + 1
+    result, state = fitted(vectors, getkey, hyper_of(vectors), learn_concentration=learn)
+    assert np.diff(result).min() > -1e-5 * np.ptp(result)
+    assert result[-1] > result[0] + 1
     np.testing.assert_allclose(np.linalg.norm(state.position, axis=1), 1, atol=1e-6)
     assert (float(state.concentration) != PRIOR["sigma"]) == learn
 
@@ -241,8 +241,8 @@ def test_bound_is_near_the_log_evidence_and_below(seed, getkey):
     vectors = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     h = hyper_of(vectors, alpha=1.2, sigma=6.0, kappa0=4.0, kappa1=40.0)
     exact = log_evidence(vectors, h)
-    found, _ = fitted(vectors, getkey, h, topics=2, steps=60, learn_concentration=True)
-    gap = exact - 6 * found[-1]
+    result, _ = fitted(vectors, getkey, h, topics=2, steps=60, learn_concentration=True)
+    gap = exact - 6 * result[-1]
     assert 0 < gap < 6
 
 

@@ -57,13 +57,13 @@ def log_joint(topics: np.ndarray, rows: np.ndarray, theta: np.ndarray, hyper: tu
 def test_gradient_is_that_of_the_log_joint_density() -> None:
     documents, rows, topics, theta, hyper = setting()
     batch = Minibatch(jnp.arange(D), theta)
-    found = np.asarray(joint.gradient(documents, topics, batch, hyper))
+    result = np.asarray(joint.gradient(documents, topics, batch, hyper))
     size = 1e-5
     for k, v in [(0, 0), (1, 4), (2, 11), (0, 7)]:
         change = np.zeros((K, V))
         change[k, v] = size
         ends = [log_joint(topics + s * change, rows, theta, hyper) for s in (1, -1)]
-        assert found[k, v] == pytest.approx((ends[0] - ends[1]) / (2 * size), rel=1e-4, abs=1e-3)
+        assert result[k, v] == pytest.approx((ends[0] - ends[1]) / (2 * size), rel=1e-4, abs=1e-3)
 
 
 def test_change_of_the_log_density_keeps_its_digits() -> None:
@@ -75,9 +75,9 @@ def test_change_of_the_log_density_keeps_its_digits() -> None:
         moved = topics + size * rng.normal(size=topics.shape).astype(np.float32)
         moved /= np.linalg.norm(moved, axis=-1, keepdims=True)
         batch = Minibatch(jnp.arange(D), theta)
-        found = joint.log_change(moved, documents, topics, batch, wide)
+        result = joint.log_change(moved, documents, topics, batch, wide)
         exact = log_joint(moved, rows, theta, wide) - log_joint(topics, rows, theta, wide)
-        assert float(found) == pytest.approx(exact, rel=1e-4)
+        assert float(result) == pytest.approx(exact, rel=1e-4)
     slope = jax.grad(joint.log_change)(moved, documents, topics, batch, wide)
     np.testing.assert_array_equal(slope, joint.gradient(documents, moved, batch, wide))
 
@@ -91,10 +91,10 @@ def test_batches_give_the_gradient_on_average_and_its_variance() -> None:
     pairs = jnp.asarray([(a, b) for a in range(D) for b in range(a)])
     batch = Minibatch(pairs, theta[pairs])
     over_pairs = (None, None, 0, None)
-    found = jax.vmap(joint.gradient, over_pairs)(documents, topics, batch, hyper)
-    np.testing.assert_allclose(found.mean(0), everything, rtol=1e-4, atol=1e-3)
+    result = jax.vmap(joint.gradient, over_pairs)(documents, topics, batch, hyper)
+    np.testing.assert_allclose(result.mean(0), everything, rtol=1e-4, atol=1e-3)
     told = jax.vmap(joint.gradient_variance, over_pairs)(documents, topics, batch, hyper)
-    np.testing.assert_allclose(told.mean(0), found.var(0), rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(told.mean(0), result.var(0), rtol=1e-3, atol=1e-2)
 
 
 def test_blocks_of_documents_add_up_to_all(monkeypatch: pytest.MonkeyPatch, getkey: Key) -> None:
@@ -291,9 +291,9 @@ def check_noise(noise, kernel, stream, state, documents, hyper, options) -> None
     drawn = jax.jit(local.draw_all, static_argnums=5)(
         key_local, documents, state.position, ids, hyper, local_step
     )
-    found = jax.jit(kernel.update)(key, state, ids)[1].sampler.gradient_noise
+    result = jax.jit(kernel.update)(key, state, ids)[1].sampler.gradient_noise
     batch = Minibatch(ids, jax.nn.softmax(drawn.ratios))
     variance = joint.gradient_variance(documents, state.position, batch, hyper)
     expected = options.step_size * float(variance.max()) / (2 * options.friction)
-    assert float(found) == pytest.approx(expected, rel=0.05)
+    assert float(result) == pytest.approx(expected, rel=0.05)
     assert 0 < float(noise) < 0.5

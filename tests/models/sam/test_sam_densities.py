@@ -30,11 +30,11 @@ def test_importance_sampling_gives_the_integral(seed: int, monkeypatch) -> None:
     numbers = tiny_sam.ALPHA, tiny_sam.KAPPA1
     p = {}
     for name, estimate in [("laplace", density.importance), ("prior", density.prior_draws)]:
-        found = estimate(jax.random.key(seed), topics, documents, *numbers, samples=4000)
-        assert np.all((found.ess > 1000) & (found.ess <= 4000.5))
+        result = estimate(jax.random.key(seed), topics, documents, *numbers, samples=4000)
+        assert np.all((result.ess > 1000) & (result.ess <= 4000.5))
         for d in range(tiny_sam.D):
-            error = np.expm1(found.log_p[d] - exact[d])
-            p[name, d] = checks.mean_z(np.array([error]), 0.0, 1 / found.ess[d])
+            error = np.expm1(result.log_p[d] - exact[d])
+            p[name, d] = checks.mean_z(np.array([error]), 0.0, 1 / result.ess[d])
         wrong = estimate(
             jax.random.key(seed), topics, documents, 1.1 * numbers[0], numbers[1], 4000
         )
@@ -49,8 +49,8 @@ def test_densities_of_documents_of_few_topics_are_right() -> None:
     constant = vmf.log_normaliser(few_topics.WORDS, few_topics.KAPPA)
     documents = sparse.to_device(sp.csr_array(rows))
     numbers = few_topics.ALPHA, few_topics.KAPPA
-    found = density.importance(jax.random.key(0), jnp.asarray(topics), documents, *numbers)
-    assert abs(np.mean(found.log_p - exact - float(constant))) < 0.1
+    result = density.importance(jax.random.key(0), jnp.asarray(topics), documents, *numbers)
+    assert abs(np.mean(result.log_p - exact - float(constant))) < 0.1
 
 
 def test_pooled_densities_are_means() -> None:

@@ -254,12 +254,12 @@ def test_shards_change_only_the_draws():
 
 def test_warnings():
     hot = [{"kinetic": 40.0, "log_perplexity": 5.0}, {"kinetic": 30.0, "log_perplexity": 6.0}]
-    found = checks.topic_warnings(hot, [[1.0, 0.0], [1.0, 0.01]], [0.9, 0.9])
-    assert ["did not fall" in found[0], "nearly the same" in found[1]] == [True, True]
+    result = checks.topic_warnings(hot, [[1.0, 0.0], [1.0, 0.01]], [0.9, 0.9])
+    assert ["did not fall" in result[0], "nearly the same" in result[1]] == [True, True]
     few = [{"heldout_ess": 300.0}] * 2 + [{"heldout_ess": size} for size in (2.0, 3.0)]
-    found = checks.topic_warnings(few, np.eye(2), [0.9, 0.9])
-    assert len(found) == 1
-    assert "worth 2.5 effective draws" in found[0]
+    result = checks.topic_warnings(few, np.eye(2), [0.9, 0.9])
+    assert len(result) == 1
+    assert "worth 2.5 effective draws" in result[0]
     assert not checks.topic_warnings(few[::-1], np.eye(2), [0.9, 0.9])
 
 
@@ -400,9 +400,9 @@ def test_a_fit_of_unit_vectors_knows_no_weights(whole, tmp_path):
     ],
 )
 def test_the_rule_of_equilibrium(records, damping, said):
-    found = energy_warnings([{"kinetic": value} for value in records], damping)
-    assert len(found) == len(said)
-    assert all(word in one for word, one in zip(said, found, strict=True))
+    result = energy_warnings([{"kinetic": value} for value in records], damping)
+    assert len(result) == len(said)
+    assert all(word in one for word, one in zip(said, result, strict=True))
 
 
 def test_what_else_the_rule_looks_at():

@@ -60,17 +60,17 @@ def grid(law: Target, count: int) -> tuple[np.ndarray, np.ndarray]:
 def p_values(law: Target, theta: np.ndarray) -> dict[str, float]:
     """Mean and variance of every proportion, and the distribution of the first."""
     points, weights = grid(law, 4000 if theta.shape[1] == 2 else 400)
-    found = {}
+    result = {}
     for k in range(theta.shape[1]):
         mean = float(weights @ points[:, k])
         square = (points[:, k] - mean) ** 2
         variance, fourth = float(weights @ square), float(weights @ square**2)
-        found[f"mean {k}"] = checks.mean_z(theta[:, k], mean, variance)
-        found[f"variance {k}"] = checks.variance_z(theta[:, k], mean, variance, fourth)
+        result[f"mean {k}"] = checks.mean_z(theta[:, k], mean, variance)
+        result[f"variance {k}"] = checks.variance_z(theta[:, k], mean, variance, fourth)
     bins = np.linspace(0, 1, 21)
     expected = np.histogram(points[:, 0], bins, weights=weights)[0]
-    found["bins"] = checks.chi_square(np.histogram(theta[:, 0], bins)[0], expected)
-    return found
+    result["bins"] = checks.chi_square(np.histogram(theta[:, 0], bins)[0], expected)
+    return result
 
 
 def sample(
@@ -106,8 +106,8 @@ def test_slopes_are_the_derivatives(getkey: Key) -> None:
     hessian = jnp.einsum("bkbl->bkl", jax.hessian(total)(ratios))
     np.testing.assert_allclose(curvature, -hessian, atol=1e-4)
     x = jax.random.normal(getkey(), (5, 3))
-    found = laplace.curvature_times(law, point, x)
-    np.testing.assert_allclose(found, jnp.einsum("bkl,bl->bk", curvature, x), atol=1e-4)
+    result = laplace.curvature_times(law, point, x)
+    np.testing.assert_allclose(result, jnp.einsum("bkl,bl->bk", curvature, x), atol=1e-4)
     assert float(jnp.min(jnp.linalg.eigvalsh(convex))) > -1e-4
 
 
@@ -152,8 +152,8 @@ def test_samplers_draw_what_quadrature_says(method: str, k: int, seed: int) -> N
 def test_least_squares_are_those_of_numpy() -> None:
     law = law_of(3, 5)
     gram, cosines = (np.asarray(x, np.float64) for x in (law.gram, law.cosines))
-    found = laplace.least_squares(law)
-    np.testing.assert_allclose(found, np.linalg.solve(gram, cosines.T).T, rtol=1e-4)
+    result = laplace.least_squares(law)
+    np.testing.assert_allclose(result, np.linalg.solve(gram, cosines.T).T, rtol=1e-4)
     dependent = law._replace(gram=jnp.ones_like(law.gram))
     np.testing.assert_allclose(local._raised(laplace.least_squares(dependent), 1e-6), 1 / 3)
 
@@ -232,9 +232,9 @@ def test_transform_gives_the_posterior_mean(k: int, seed: int) -> None:
     exact = weights @ points
 
     def p_values(**options: float) -> dict[int, float]:
-        found = sam.transform(topics, sp.csr_array(rows), seed=seed, **options)
-        found = np.asarray(found, np.float64)
-        return {j: checks.mean_z(found[:, j], exact[j], found[:, j].var()) for j in range(k)}
+        result = sam.transform(topics, sp.csr_array(rows), seed=seed, **options)
+        result = np.asarray(result, np.float64)
+        return {j: checks.mean_z(result[:, j], exact[j], result[:, j].var()) for j in range(k)}
 
     assert not checks.family(p_values(**told))
     for name, value in told.items():
@@ -266,12 +266,12 @@ def test_an_exchange_leaves_exact_draws_exact(seed: int) -> None:
         theta = np.asarray(jax.nn.softmax(moved), np.float64)
         mean = weights @ points
         variance = weights @ (points - mean) ** 2
-        found = {k: checks.mean_z(theta[:, k], mean[k], variance[k]) for k in range(3)}
-        return float(jnp.mean(jnp.any(moved != ratios, axis=-1))), found
+        result = {k: checks.mean_z(theta[:, k], mean[k], variance[k]) for k in range(3)}
+        return float(jnp.mean(jnp.any(moved != ratios, axis=-1))), result
 
-    moves, found = p_values(law)
+    moves, result = p_values(law)
     assert moves > 0.2
-    assert not checks.family(found)
+    assert not checks.family(result)
     assert checks.family(p_values(law._replace(kappa=0.7 * law.kappa))[1])
 
 

@@ -43,10 +43,10 @@ def end_points(seed: int, updates: int, hyper: model.Hyperparameters, **options)
 
 def p_values(ends: np.ndarray, exact: dict[str, tuple[float, float]]) -> dict[str, float]:
     """Tests of the means, chains averaged over their two ends."""
-    found = [tiny_sam.statistics(points) for points in ends]
+    result = [tiny_sam.statistics(points) for points in ends]
     p = {}
     for name, (mean, error) in exact.items():
-        values = (found[0][name] + found[1][name]) / 2
+        values = (result[0][name] + result[1][name]) / 2
         p[name] = checks.mean_z(values, mean, values.var() + values.size * error**2)
     return p
 
@@ -140,14 +140,14 @@ def joint_checks(topics, theta, vectors) -> dict[str, float]:
     }
     alpha = tiny_sam.ALPHA
     along = topics @ tiny_sam.MEAN
-    found = {
+    result = {
         "along": (along.mean(1), pull["kappa0"] * pull["sigma"]),
         "overlap": ((topics[:, 0] * topics[:, 1]).sum(-1), pull["sigma"] ** 2),
         "fit": ((mean_directions(theta, topics) * vectors).sum(-1).mean(1), pull["kappa1"]),
         "square": (((theta[..., 0] - 0.5) ** 2).mean(1), 1 / (8 * alpha + 4)),
         "log": (np.log(theta).mean((1, 2)), special.digamma(alpha) - special.digamma(2 * alpha)),
     }
-    return {name: checks.mean_z(x, mean, x.var()) for name, (x, mean) in found.items()}
+    return {name: checks.mean_z(x, mean, x.var()) for name, (x, mean) in result.items()}
 
 
 def test_one_update_leaves_the_joint_law(seed: int) -> None:
@@ -167,8 +167,8 @@ def test_one_update_leaves_the_joint_law(seed: int) -> None:
     constants = {"alpha": tiny_sam.ALPHA, "sigma": tiny_sam.SIGMA}
     constants |= {"kappa0": tiny_sam.KAPPA0, "kappa1": tiny_sam.KAPPA1}
     for name, value in constants.items():
-        found = p_values(**{name: 1.1 * value})
-        assert checks.family(found), (name, found)
+        result = p_values(**{name: 1.1 * value})
+        assert checks.family(result), (name, result)
 
 
 @pytest.mark.slow

@@ -135,16 +135,16 @@ def test_average_is_over_chains_too_and_goes_on_where_it_was():
     ]
     for happened in events:
         whole(happened)
-    found = events[-1].metrics
-    assert found["perplexity_chain_0"] == pytest.approx(5, rel=1e-5)
-    assert found["perplexity_chain_1"] == pytest.approx(2.5, rel=1e-5)
-    assert found["perplexity"] == pytest.approx(12.5**0.5, rel=1e-5)
-    assert found["perplexity_average"] == pytest.approx(1 / 0.3, rel=1e-5)
+    result = events[-1].metrics
+    assert result["perplexity_chain_0"] == pytest.approx(5, rel=1e-5)
+    assert result["perplexity_chain_1"] == pytest.approx(2.5, rel=1e-5)
+    assert result["perplexity"] == pytest.approx(12.5**0.5, rel=1e-5)
+    assert result["perplexity_average"] == pytest.approx(1 / 0.3, rel=1e-5)
     first(events[0])
     second.load(first.save())
     again = events[1]._replace(metrics={})
     second(again)
-    assert again.metrics == found
+    assert again.metrics == result
 
 
 def test_alpha_is_that_of_the_state():

@@ -65,8 +65,8 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
         return {name: jnp.exp(array) for name, array in event.state.position.items()}
 
     def sample(event: Event) -> gathering.Sample:
-        found = read(event)
-        return gathering.Sample(found, {}, {"prevalence": found["shares"]})
+        result = read(event)
+        return gathering.Sample(result, {}, {"prevalence": result["shares"]})
 
     def keep(event: Event) -> dict[str, np.ndarray]:
         return {name: np.asarray(array) for name, array in read(event).items()}
