@@ -186,6 +186,8 @@ def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.c
     try:
         if isinstance(values, sp.csr_array | sp.csr_matrix | sp.csc_array | sp.csc_matrix):
             values.check_format(full_check=True)
+        if np.ma.is_masked(values):
+            raise error_at(source, "the array has masked values", "replace them: values.filled(0)")
         array = values if sp.issparse(values) else np.asarray(values)
         if array.ndim != 2:
             raise error_at(source, f"the array has {array.ndim} dimensions, not 2", remedy)

@@ -115,6 +115,7 @@ BAD_COUNTS = {
     "three dimensions": (np.zeros((2, 2, 2)), "3 dimensions"),
     "scalar": (3, "0 dimensions"),
     "none": (None, "0 dimensions"),
+    "masked": (np.ma.array([[1, 9]], mask=[[0, 1]]), "masked"),
     "objects": (np.array([[None]]), "dtype object"),
     "ragged": ([[1, 2], [3]], "not a valid array"),
     "text": ([["a", "b"]], "dtype <U1"),

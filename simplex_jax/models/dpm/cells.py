@@ -132,17 +132,26 @@ def _kind(name: str, column: Any) -> str:
 
 
 def _warn_of_numbers(name: str, observed: np.ndarray) -> None:
-    """Warn of a category if most of its cells are numbers."""
+    """Warn of a category most of whose cells are numbers, or would be without their commas."""
     texts = [cell for cell in observed if not _reads_as_number(cell)]
-    if not 0 < len(texts) < len(observed) / 2:
+    if texts and len(texts) < len(observed) / 2:
+        reason = (
+            f"{len(observed) - len(texts):,} of its {len(observed):,} cells are numbers, and "
+            f"{texts[0]!r} is not. Empty the cell if it is missing"
+        )
+    elif texts and all(map(_is_number_with_comma, texts)):
+        reason = f"{texts[0]!r} is not a number. Write numbers without commas"
+    else:
         return
     warnings.warn(
-        f"column {name!r} is taken for a category: {len(observed) - len(texts):,} of its "
-        f"{len(observed):,} cells are numbers, and {texts[0]!r} is not. Empty the cell if "
-        f"it is missing, or say what the column is: kinds={{{name!r}: 'number'}}, or 'category' "
-        "(--number-column, --category-column)",
+        f"column {name!r} is taken for a category: {reason}, or say what the column is: "
+        f"kinds={{{name!r}: 'number'}}, or 'category' (--number-column, --category-column)",
         stacklevel=2,
     )
+
+
+def _is_number_with_comma(cell: object) -> bool:
+    return isinstance(cell, str) and "," in cell and _reads_as_number(cell.replace(",", ""))
 
 
 def _reads_as_number(cell: object) -> bool:

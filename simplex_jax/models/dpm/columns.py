@@ -18,7 +18,7 @@ from simplex_jax.corpus.corpus import digest_parts
 from simplex_jax.models.dpm import cells, families
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.families.diagonal_gaussian import DiagonalNormals
-from simplex_jax.models.dpm.families.rows import reach
+from simplex_jax.models.dpm.families.rows import reach, refuse_masked
 from simplex_jax.models.dpm.variables import CONCENTRATION, Variables
 
 
@@ -89,6 +89,7 @@ class Columns(NamedTuple):
             ValueError: A column is missing, or a cell is not of its kind.
         """
         if not cells.is_frame(data):
+            refuse_masked(data)
             table = np.array(data, np.float64)
             if table.ndim != 2 or table.shape[1] != len(self.columns) or not len(table):
                 raise ValueError(

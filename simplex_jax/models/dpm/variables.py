@@ -56,7 +56,7 @@ class Variables(NamedTuple):
         """
         if self.kind == "counts":
             return from_counts(data, self.values[0]).counts
-        codes = np.asarray(data)
+        codes = np.asanyarray(data)  # masked values are refused below
         self.family().check(codes)
         return np.where(np.isnan(codes), -1, codes).astype(np.int32)
 

@@ -11,7 +11,7 @@ from scipy import stats
 from support.dpm_table import CELLS, FOUND, KINDS, NEW, TABLE
 
 from simplex_jax import dpm
-from simplex_jax.models.dpm import cells, columns, estimates, variables
+from simplex_jax.models.dpm import cells, columns, estimates, families, variables
 
 
 def test_the_kinds_of_columns():
@@ -228,6 +228,18 @@ def test_masked_cells_are_missing():
     np.testing.assert_array_equal(cells.numbers_of("a", counts, "count"), [2, np.nan])
 
 
+def test_masked_arrays_of_rows_are_refused():
+    rows = np.ma.array([[1.0, 999.0, 0.0, 1.0, 1.0]], mask=[[0, 1, 0, 0, 0]])
+    with pytest.raises(ValueError, match="masked"):
+        FOUND.table(rows)
+    numbers = np.ma.array([[1.0], [2.0], [999.0]], mask=[[0], [0], [1]])
+    for family in (families.gaussian_of, families.diagonal_gaussian_of, families.multinomial_rows):
+        with pytest.raises(ValueError, match="masked"):
+            family(numbers)
+    with pytest.raises(ValueError, match="masked"):
+        families.check(families.gaussian([0.0], [[1.0]]), numbers)
+
+
 def test_cells_of_lists_stay_what_they_are():
     """NumPy makes one type of them: a text of NaN, and a number of True."""
     result, codes, _ = columns.of({"sex": ["f", np.nan, "m"], "x": [0.5, Decimal("1.5"), 2.5]})
@@ -280,8 +292,16 @@ def test_numbers_with_an_odd_cell_are_told(odd, kind):
         columns.of({"age": ages}, {"age": "number"})
 
 
+def test_numbers_with_commas_are_told():
+    with pytest.warns(
+        UserWarning, match=r"'income' is taken.*: '1,234\.5' is not a number\. Write"
+    ):
+        result, _, _ = columns.of({"income": ["1,234.5", None, "12,000", "999"]})
+    assert result.kinds == ("category",)
+
+
 def test_categories_with_few_numbers_or_nothing_else_are_not_told():
-    for cells_of in (["1", "x", "y"], ["1", "x"], ["1", "2"], [True, False, "x"]):
+    for cells_of in (["1", "x", "y"], ["1", "x"], ["1", "2"], ["1,5", "a,b"], [True, False, "x"]):
         assert columns.of({"code": cells_of})[0].kinds == ("category",)
 
 

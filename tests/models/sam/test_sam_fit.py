@@ -77,7 +77,6 @@ def test_an_exact_sampler_finds_the_groups():
     np.testing.assert_array_equal(again, fitted.proportions)
 
 
-@pytest.mark.slow
 def of_one_topic_each(words=1_000, topics=3, documents=60):
     """Documents of the model, most of a single topic, at the concentration that is the default."""
     rng = np.random.default_rng(0)

@@ -115,7 +115,7 @@ def diagonal_gaussian_of(rows: ArrayLike, strength: ArrayLike = 1.0) -> Family:
         >>> round(float(family.log_predictive(jnp.array([[2.0, jnp.nan]]))[0]), 4)
         -1.2886
     """
-    values = np.asarray(rows, np.float64)
+    values = np.asanyarray(rows, np.float64)  # masked values are refused below
     if values.ndim != 2 or values.shape[1] == 0:
         raise ValueError(f"rows must have shape [n, p]; it is {values.shape}")
     _check(jnp.zeros(values.shape[1]), values)

@@ -142,7 +142,7 @@ def gaussian_of(rows: ArrayLike, strength: float = 1.0) -> Family:
         >>> round(float(family.log_predictive(jnp.array([[2.0]]))[0]), 4)
         -1.2886
     """
-    values = np.asarray(rows, np.float64)
+    values = np.asanyarray(rows, np.float64)  # masked values are refused below
     if values.ndim != 2 or values.shape[1] == 0:
         raise ValueError(f"rows must have shape [n, p]; it is {values.shape}")
     _check(jnp.zeros(values.shape[1]), values)

@@ -58,6 +58,7 @@ def multinomial_rows(counts: Any) -> SparseRows:
         >>> rows.words.tolist(), rows.counts.tolist(), rows.lengths.tolist()
         ([0, 2], [2, 1], [2, 0])
     """
+    refuse_masked(counts)
     # SciPy sums duplicates and drops zeros in place: copy the caller's arrays.
     table = sp.csr_array(counts, copy=True)
     if table.ndim != 2 or table.shape[0] == 0:
@@ -86,8 +87,18 @@ def multinomial_rows(counts: Any) -> SparseRows:
     )
 
 
+def refuse_masked(rows: Any) -> None:
+    """Raise a ValueError if rows have masked values, which `numpy.asarray` would take for data."""
+    if np.ma.is_masked(rows):
+        raise ValueError(
+            "rows have masked values: give an ordinary array, with NaN for missing numbers "
+            "(rows.filled(np.nan)) or -1 for missing categories (rows.filled(-1))"
+        )
+
+
 def check_table(rows: ArrayLike, columns: int, kind: Any, name: str) -> np.ndarray:
     """Return a table [n, columns] of numbers of a kind, or raise a ValueError."""
+    refuse_masked(rows)
     values = np.asarray(rows)
     if values.ndim != 2 or values.shape[1] != columns or values.shape[0] == 0:
         raise ValueError(
