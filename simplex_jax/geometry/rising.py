@@ -35,8 +35,19 @@ def excess(a: jax.Array, n: jax.Array) -> jax.Array:
     shift = jnp.where(a < _LARGE, _LARGE, 0).astype(a.dtype)
     b = a + shift
     large = (b - 0.5) * jnp.log1p(n / b) + _remainder(b + n) - _remainder(b)
-    small = sum(jnp.log1p(n / (a + i)) for i in range(_LARGE))
+    small = sum(_log_product(n, a, group) for group in ((0,), (1, 2, 3), (4, 5, 6, 7)))
     return large + jnp.where(shift > 0, n * jnp.log1p(shift / (a + n)) - small, 0)
+
+
+def _log_product(n: jax.Array, a: jax.Array, group: tuple[int, ...]) -> jax.Array:
+    """Return log of the product of 1 + n / (a + i) over a group, to relative rounding error.
+
+    Logarithms cost most. With the groups above, no product overflows in float32 up to n = 1e10.
+    """
+    beyond_one = jnp.zeros((), a.dtype)
+    for i in group:
+        beyond_one += (1 + beyond_one) * (n / (a + i))
+    return jnp.log1p(beyond_one)
 
 
 def stirling_rest(a: jax.Array, n: jax.Array) -> jax.Array:

@@ -39,6 +39,7 @@ from simplex_jax.draws.keys import words_by_native_code
 from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
+from simplex_jax.models.dpm.state import where
 
 # Number of rows processed together.
 _CHUNK = 4096
@@ -68,13 +69,16 @@ class _Members(NamedTuple):
 
 
 class _Partners(NamedTuple):
-    """Proposal probabilities of merge partners, 0 for the cluster itself and for empty ones.
+    """Merge partners of a cluster: their proposal probabilities and posterior ratios.
 
-    A partner is drawn from either with probability 1/2; if both are 0 there is none.
+    The probabilities are 0 for the cluster itself and for empty ones. A partner is drawn from
+    either with probability 1/2; if both are 0 there is none.
     """
 
     by_size: jax.Array  # [C]
     by_ratio: jax.Array  # [C]
+    # of both clusters to their union, but for alpha; meaningless where the probabilities are 0
+    log_apart: jax.Array  # [C]
 
     def log_p(self, one: jax.Array) -> jax.Array:
         """Return the log probability of a partner."""
@@ -153,14 +157,16 @@ def propose(
     empty = jnp.argmin(occupancy > 0).astype(labels.dtype)
     full = possible & split & jnp.all(occupancy > 0)
 
-    log_partner = lax.cond(
-        split,
-        lambda: _log_undone(family, statistics, occupancy, groups, first, empty),
-        lambda: partners.log_p(second),
+    def after_split() -> tuple[jax.Array, jax.Array]:
+        after = _partners_after(family, statistics, occupancy, groups, first, empty)
+        return after.log_p(empty), after.log_apart[empty]
+
+    log_partner, log_apart = lax.cond(
+        split, after_split, lambda: (partners.log_p(second), partners.log_apart[second])
     )
     sizes = groups.sizes.astype(alpha.dtype)
     log_anchors = log_partner + jnp.log((jnp.sum(sizes) - 1) / sizes[1])
-    log_split = _log_split(family, groups, alpha) + log_anchors - groups.log_q
+    log_split = jnp.log(alpha) + log_apart + log_anchors - groups.log_q
     log_ratio = jnp.where(split, log_split, -log_split)
     chance = jax.random.uniform(key_accept, (), log_ratio.dtype)
     accepted = (jnp.log(chance) < log_ratio) & possible & ~full
@@ -190,30 +196,33 @@ def propose(
 def _find_partners(
     family: Family, statistics: PyTree, occupancy: jax.Array, first: jax.Array
 ) -> _Partners:
-    """Return the proposal probabilities of the merge partners of `first`."""
+    """Return the merge partners of `first`.
+
+    The smaller of two clusters is scored alone and given the larger one, so that the subtracted
+    numbers are only as large as its evidence.
+    """
     assert family.log_evidence is not None
-    # Evidences alone and given the first cluster, in one call to save compile time.
-    twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), statistics)
-    given = jax.tree.map(
-        lambda leaf: jnp.concatenate(
-            [jnp.zeros_like(leaf), jnp.broadcast_to(leaf[first], leaf.shape)]
-        ),
-        statistics,
-    )
-    alone, together = jnp.split(family.log_evidence(twice, given), 2)
     others = (occupancy > 0) & (jnp.arange(occupancy.shape[0]) != first)
-    sizes = jnp.where(others, occupancy, 0).astype(alone.dtype)
-    by_size = sizes / jnp.maximum(jnp.sum(sizes), 1)
-    sizes = jnp.maximum(sizes, 1)
-    log_prior = log_rising(occupancy[first].astype(alone.dtype), sizes) - gammaln(sizes)
-    logits = (log_prior + together - alone) / 2
+    own = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[first], leaf.shape), statistics)
+    smaller = occupancy < occupancy[first]
+    few, many = where(smaller, statistics, own), where(smaller, own, statistics)
+    # Evidences alone and given the larger cluster, in one call to save compile time.
+    given = jax.tree.map(lambda leaf: jnp.concatenate([jnp.zeros_like(leaf), leaf]), many)
+    twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), few)
+    alone, together = jnp.split(family.log_evidence(twice, given), 2)
+    sizes = jnp.maximum(occupancy, 1).astype(alone.dtype)
+    few_rows, many_rows = jnp.minimum(sizes, sizes[first]), jnp.maximum(sizes, sizes[first])
+    log_apart = gammaln(few_rows) - log_rising(many_rows, few_rows) + (alone - together)
+    by_size = jnp.where(others, sizes, 0)
+    by_size = by_size / jnp.maximum(jnp.sum(by_size), 1)
+    logits = -log_apart / 2
     largest = jnp.max(logits, where=others, initial=jnp.finfo(alone.dtype).min)
     weights = jnp.where(others, jnp.exp(jnp.where(others, logits - largest, 0)), 0)
     weights = weights / jnp.maximum(jnp.sum(weights), 1)  # the largest is 1 unless all are 0
     weights = jnp.where(weights < _LEAST, 0, weights)
     total = jnp.sum(weights)
     by_ratio = jnp.where(total > 0, weights / jnp.maximum(total, _LEAST), by_size)
-    return _Partners(by_size, by_ratio)
+    return _Partners(by_size, by_ratio, log_apart)
 
 
 def _draw_partner(
@@ -238,22 +247,22 @@ def _row_of_rank(counted: jax.Array, rank: jax.Array) -> jax.Array:
     return jnp.minimum(jnp.sum(counted <= rank, dtype=jnp.int32), counted.shape[0] - 1)
 
 
-def _log_undone(
+def _partners_after(
     family: Family,
     statistics: PyTree,
     occupancy: jax.Array,
     groups: _Groups,
     first: jax.Array,
     empty: jax.Array,
-) -> jax.Array:
-    """Return the log probability of the second group, at `empty`, as partner of the first."""
+) -> _Partners:
+    """Return the merge partners of `first` after a split that puts the second group at `empty`."""
     both = jnp.stack([first, empty])
     apart, sizes = jax.tree.map(
         lambda leaf, new: leaf.at[both].set(new.astype(leaf.dtype)),
         (statistics, occupancy),
         (groups.statistics, groups.sizes),
     )
-    return _find_partners(family, apart, sizes, first).log_p(empty)
+    return _find_partners(family, apart, sizes, first)
 
 
 def _find_members(
@@ -326,26 +335,3 @@ def _choose(
         jnp.zeros((), log_shares.dtype),
     )
     return lax.while_loop(lambda loop: loop[0] < members.size, chunk, (jnp.int32(0), start))[1]
-
-
-def _log_split(family: Family, groups: _Groups, alpha: jax.Array) -> jax.Array:
-    """Return the log posterior ratio of two groups to their union.
-
-    The smaller group is scored alone and given the larger one, so that the subtracted numbers are
-    only as large as its evidence.
-    """
-    smaller = jnp.argmin(groups.sizes)
-    few, many = (
-        jax.tree.map(lambda leaf, i=i: leaf[i][None], groups.statistics)
-        for i in (smaller, 1 - smaller)
-    )
-    assert family.log_evidence is not None
-    none = jax.tree.map(jnp.zeros_like, many)
-    given = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), none, many)
-    alone, together = family.log_evidence(
-        jax.tree.map(lambda a: jnp.tile(a, (2,) + (1,) * (a.ndim - 1)), few), given
-    )
-    sizes = groups.sizes.astype(alpha.dtype)
-    few_rows, many_rows = jnp.min(sizes), jnp.max(sizes)
-    log_prior = jnp.log(alpha) + gammaln(few_rows) - log_rising(many_rows, few_rows)
-    return log_prior + (alone - together)

@@ -209,15 +209,31 @@ def drawn_otherwise(draw):
     return drawn
 
 
-def without_partner(log_undone):
-    return lambda *arguments: jnp.log(0.5)
+def without_partner(partners_after):
+    def partners(*arguments):
+        after = partners_after(*arguments)
+        return after._replace(
+            by_size=jnp.ones_like(after.by_size), by_ratio=jnp.zeros_like(after.by_ratio)
+        )
+
+    return partners
+
+
+def with_another_ratio(find):
+    """As if clusters were as probable apart as together."""
+
+    def result(*arguments):
+        return find(*arguments)._replace(log_apart=jnp.zeros_like(arguments[2], jnp.float32))
+
+    return result
 
 
 MUTANTS = {
     "no proposal": ("_choose", without_log_q),
     "anchors drawn": ("_choose", with_the_anchors),
     "partner drawn otherwise": ("_draw_partner", drawn_otherwise),
-    "partner after a split not counted": ("_log_undone", without_partner),
+    "partner after a split not counted": ("_partners_after", without_partner),
+    "no evidence": ("_find_partners", with_another_ratio),
 }
 
 
@@ -278,7 +294,9 @@ def test_a_split_is_undone_with_the_probability_of_its_partner(getkey) -> None:
     groups = split_merge._Groups(
         sides, family.statistics(rows, sides, 2), jnp.array([7, 2]), jnp.zeros(())
     )
-    result = split_merge._log_undone(family, before, sizes, groups, jnp.int32(0), jnp.int32(1))
+    result = split_merge._partners_after(
+        family, before, sizes, groups, jnp.int32(0), jnp.int32(1)
+    ).log_p(1)
     occupancy = jnp.zeros(12, jnp.int32).at[after].add(1)
     statistics = family.statistics(rows, after, 12)
     partners = split_merge._find_partners(family, statistics, occupancy, jnp.int32(0))
