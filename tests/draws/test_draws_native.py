@@ -48,6 +48,13 @@ def assert_close(x, expected, *, limit=4e-6, few=0):
     assert wrong.sum() <= few, (x[wrong][:5], expected[wrong][:5])
 
 
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="another platform may run the other one")
+def test_the_draws_of_xla_are_not_traced_where_they_cannot_run(monkeypatch):
+    """That would take longer than to trace the rest of an update."""
+    monkeypatch.setattr(gamma, "loggamma_by_xla", lambda *_, **__: 1 / 0)
+    assert draws.loggamma(KEY, jnp.ones(17)).shape == (17,)
+
+
 def test_gammas_are_those_of_xla(getkey, seed):
     key, a = getkey(), shapes(seed)
     expected = jax.jit(lambda: loggamma_by_xla(key, a, 0, (SIZE,)))()
