@@ -133,7 +133,15 @@ def test_a_fit_without_a_length_ends_when_it_is_good_and_goes_on_after_a_cut(tmp
 
 def test_a_fit_whose_time_is_over_says_what_it_has():
     short = lda.fit(COUNTS, 2, target_ess=1e6, time_limit=0.2, holdout=8)
-    assert any("goal of 1e+06 effective samples: 2 of 2 topics" in x for x in short.warnings)
+    start = "The time was over before the goal of 1e+06 effective samples: 2 of 2 topics"
+    assert any(sentence.startswith(start) for sentence in short.warnings)
+
+
+def test_a_fit_that_a_hook_ends_does_not_blame_the_time():
+    fitted = lda.fit(COUNTS, 2, hooks=[lambda event: event.step >= 20], target_ess=1e6, holdout=8)
+    (sentence,) = (sentence for sentence in fitted.warnings if "the goal" in sentence)
+    assert sentence.startswith("A hook ended the run before the goal of 1e+06 effective samples:")
+    assert "time" not in sentence
 
 
 @pytest.mark.parametrize("given", [{"target_ess": 50}, {"time_limit": 9.0}])

@@ -10,6 +10,7 @@ from simplex_jax.evaluate.diagnostics import chain_warnings, listed
 from simplex_jax.models.goal import PREFIX, SHARE
 from simplex_jax.models.lda import seeds
 from simplex_jax.models.lda.fitting import Fit
+from simplex_jax.models.lda.posterior import time_limit
 from simplex_jax.models.topics.checks import perplexity_warnings, share_warnings
 from simplex_jax.report.display import counted
 
@@ -58,9 +59,9 @@ def topic_warnings(
 
 
 def _shortfall(
-    metrics: Sequence[Mapping[str, float | None]], target: float, topics: int
+    metrics: Sequence[Mapping[str, float | None]], target: float, topics: int, seconds: float
 ) -> list[str]:
-    """Return a sentence if a run reached its time limit before its goal."""
+    """Return a sentence if a run ended before its goal, at its time limit or by a hook."""
     checked = (record for record in metrics if any(name.startswith(PREFIX) for name in record))
     last: Mapping[str, float | None] = next(reversed(list(checked)), {})
     subjects = {
@@ -78,9 +79,12 @@ def _shortfall(
         missing.append("the held-out perplexity has not settled")
     if not missing:
         return []
+    late = (metrics[-1].get("seconds") or 0.0) >= seconds
+    end, remedy = "The time was over", "Raise the time limit"
+    if not late:
+        end, remedy = "A hook ended the run", "A longer run gives more"
     return [
-        f"The time was over before the goal of {target:g} effective samples: {', '.join(missing)}. "
-        "Raise the time limit."
+        f"{end} before the goal of {target:g} effective samples: {', '.join(missing)}. {remedy}."
     ]
 
 

@@ -98,8 +98,12 @@ def goal(settings: Any, posterior: Posterior, size: Size) -> Goal:
         return traces
 
     least = 0 if settings.time_limit else _PASSES * -(-size.documents // settings.batch_size)
-    limit = settings.time_limit or _SECONDS
-    return Goal(traces, "log_predictive", settings.target_ess, limit, least)
+    return Goal(traces, "log_predictive", settings.target_ess, time_limit(settings), least)
+
+
+def time_limit(settings: Any) -> float:
+    """Return the seconds of training before which only its goal, or a hook, ends a run."""
+    return settings.time_limit or _SECONDS
 
 
 def gather(
