@@ -102,5 +102,5 @@ class _Parsed(click.ParamType):
             return value
         try:
             return self._declared.parse(value)
-        except ValueError:
-            self.fail(f"{value!r} is not {self.name}.", param, ctx)
+        except ValueError as error:
+            self.fail(f"{value!r} is not {self.name}: {error}.", param, ctx)
