@@ -31,7 +31,7 @@ def topic_warnings(
 ) -> list[str]:
     """Return a sentence for each common failure that a topic model shows.
 
-    The failures are a perplexity that is NaN, ends no lower than it began, rose by more than 2%
+    The failures are a perplexity that overflowed, ends no lower than it began, rose by more than 2%
     from its minimum or is still falling; topics that no token uses; and topics that are nearly the
     same by their cosine, which is computed for up to 5,000 topics. The sampler is `exact` if it has
     neither discretisation nor subsampling error.
@@ -95,7 +95,9 @@ def warn(fitted: Fit) -> list[str]:
     exact = method == ("scir", "refreshed", "memoised")
     sentences = topic_warnings(fitted.metrics, fitted.mean, fitted.prevalence, exact=exact)
     if settings.target_ess is not None and fitted.interrupted is None:
-        sentences += _shortfall(fitted.metrics, settings.target_ess, settings.num_topics)
+        sentences += _shortfall(
+            fitted.metrics, settings.target_ess, settings.num_topics, time_limit(settings)
+        )
     sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
     if settings.local == "blocked" and settings.counts != "memoised":
         least = float(np.min(fitted.alpha))

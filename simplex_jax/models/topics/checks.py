@@ -15,7 +15,7 @@ _MOST_SLOW = 0.01
 
 
 def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact: bool) -> list[str]:
-    """Return a sentence if the held-out perplexity failed, did not fall, rose or still falls.
+    """Return a sentence if the held-out perplexity overflowed, did not fall, rose, or still falls.
 
     The sampler is `exact` if it has neither discretisation nor subsampling error.
     """
@@ -24,7 +24,10 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
     if not measured.size:
         return []
     if not np.isfinite(measured).all():
-        return ["A held-out perplexity is not finite: the run has failed."]
+        return [
+            "A held-out perplexity is too large for a number: the sampled topics leave some "
+            "held-out words next to no probability. A larger beta gives them more."
+        ]
     first, last, lowest = measured[0], measured[-1], measured.min()
     if measured.size > 1 and last >= first:
         return [
