@@ -52,7 +52,7 @@ def completion(observed: sp.csr_array, target: sp.csr_array) -> Completion:
         )
     entries = sp.coo_array(target)
     if not entries.nnz:
-        raise ValueError("target must have at least one token: hold out more documents")
+        raise ValueError("the target has no token to predict: give more documents, or longer ones")
     corpus = device.to_device(observed)
     place = np.empty(observed.shape[0], np.int32)
     place[np.asarray(corpus.order)] = np.arange(observed.shape[0], dtype=np.int32)

@@ -117,7 +117,7 @@ def test_average_is_of_probabilities_in_the_second_half():
 
 @pytest.mark.parametrize(
     ("observed", "target", "words"),
-    [([[1, 0]], [[0, 1, 0]], "same shape"), ([[1, 0]], [[0, 0]], "hold out more")],
+    [([[1, 0]], [[0, 1, 0]], "same shape"), ([[1, 0]], [[0, 0]], "give more documents, or")],
 )
 def test_bad_completions(observed, target, words):
     with pytest.raises(ValueError, match=words):
