@@ -50,8 +50,8 @@ _SIMPLEX = (sites.SIMPLEX, sites.LOG_SIMPLEX)
 _KINDS = (sites.GAMMA, *_SIMPLEX)
 # A table of normal scores for more shapes would exceed 5 MB.
 _MOST_CELLS = 2000
-# Range of shapes of fitted references, in which normal scores are accurate in float32.
-_LEAST, _MOST = 1e-6, 1e6
+# Range of shapes, in which normal scores are accurate in float32; in float32, 1e-6 is below 1e-6.
+_LEAST, _MOST = float(np.float32(1e-6)), 1e6
 
 
 class GammaReference(Reparam):
@@ -171,7 +171,7 @@ def _scores(name: str, fn: dist.Distribution) -> jax.Array:
     normal = dist.Normal(jnp.zeros(fn.shape()), 1).to_event(fn.event_dim)
     with handlers.trace() as trace:
         z = numpyro.sample(f"{name}_normal", normal)
-    site = trace[f"{name}_normal"]
+    *_, site = trace.values()  # not by name, which handlers.scope may have changed
     # A power of the prior is not a power of the normal scores' law, because of the Jacobian.
     # Outside the reparametrised model a mask may turn all densities off, as in `Predictive`.
     off = getattr(site["fn"], "_mask", None) is False

@@ -281,6 +281,12 @@ def traced(law, config, scale=None, obs=None):
     handlers.seed(handlers.reparam(model, config={"x": config}), jax.random.key(0))()
 
 
+def test_the_ends_of_the_range_in_single_precision():
+    assert GammaReference(jnp.array([1e-6, 1e6])).shape.shape == (2,)
+    with pytest.raises(ValueError, match=r"shape must be between 1e-06 and 1e\+06"):
+        GammaReference(np.float32(9.9e-7))
+
+
 def test_mistakes_are_errors():
     simplex, positive = dist.Dirichlet(jnp.ones(3)), dist.Gamma(1.0, 1.0)
     with pytest.raises(ValueError, match="shape must be between"):
@@ -375,3 +381,20 @@ def test_rows_of_one_constraint(support):
     np.testing.assert_allclose(result[1], result[0], rtol=1e-5)
     if support == "simplex":
         np.testing.assert_allclose(result[2], result[0] + 4 * np.log(2), rtol=1e-5)
+
+
+def test_scopes_that_rename_sites():
+    """Within a scope, and around one, where numpyro gives the prefix to the scores twice."""
+
+    def model():
+        numpyro.sample("p", dist.Dirichlet(jnp.full(3, 0.5)))
+
+    reference, scores = GammaReference([2.0, 0.5, 1.0]), jnp.array([0.3, -1.0, 0.8])
+    alone = handlers.reparam(model, config={"p": reference})
+    scoped = handlers.scope(model, prefix="a")
+    density = log_density(alone, (), {}, {"p_normal": scores})[0]
+    for name, renamed in {
+        "a/p_normal": handlers.scope(alone, prefix="a"),
+        "a/a/p_normal": handlers.reparam(scoped, config={"a/p": reference}),
+    }.items():
+        assert log_density(renamed, (), {}, {name: scores})[0] == density
