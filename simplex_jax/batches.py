@@ -124,7 +124,7 @@ def uniform(data: PyTree, batch_size: int, replace: bool = True) -> Stream:
         >>> sorted(stream(jax.random.key(0), 3).tolist())
         [0, 1, 2, 3, 4]
     """
-    _check_batch_size(batch_size, None if replace else length(data))
+    batch_size = _checked_batch_size(batch_size, None if replace else length(data))
     options = {"size": length(data), "batch_size": batch_size, "replace": replace}
     return bind(static(_uniform, **options), on_device(data))
 
@@ -166,7 +166,7 @@ def shuffled(data: PyTree, batch_size: int) -> Stream:
         >>> sorted(jnp.concatenate(epoch).tolist())
         [0, 1, 2, 3]
     """
-    _check_batch_size(batch_size, length(data))
+    batch_size = _checked_batch_size(batch_size, length(data))
     options = {"size": length(data), "batch_size": batch_size}
     return bind(static(_shuffled, **options), on_device(data))
 
@@ -278,7 +278,9 @@ def length(data: PyTree, name: str = "data") -> int:
     return shapes[0][0]
 
 
-def _check_batch_size(batch_size: int, limit: int | None) -> None:
-    arguments.at_least("batch_size", batch_size, 1)
+def _checked_batch_size(batch_size: int, limit: int | None) -> int:
+    # Arrays of one number are integers too, but cannot be hashed.
+    batch_size = arguments.at_least("batch_size", batch_size, 1)
     if limit is not None and batch_size > limit:
         raise ValueError(f"batch_size {batch_size} is larger than the data: give at most {limit}")
+    return batch_size

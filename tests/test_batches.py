@@ -184,6 +184,12 @@ def test_bad_input_is_named():
             batches.full(bad)
 
 
+@pytest.mark.parametrize("make", [batches.uniform, batches.shuffled])
+def test_a_size_may_be_an_array_of_one_number(make):
+    for size in (np.array(3), jnp.array(3)):
+        assert make(jnp.arange(5), size)(jax.random.key(0), 0).shape == (3,)
+
+
 def from_host(data):
     """The stream of a run that is given batches, of which this is the first."""
     return next(feed.blocks([data], 0, 1, 1)).stream

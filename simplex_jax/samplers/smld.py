@@ -1,6 +1,7 @@
 """SMLD, stochastic mirrored Langevin dynamics (Hsieh, Kavis, Rolland and Cevher 2018)."""
 
-from typing import NamedTuple
+import operator
+from typing import NamedTuple, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +54,7 @@ def init(
             of a zero is infinite), `alpha` does not broadcast to it, or `reference` is not one of
             its categories.
     """
-    _check(reference, linearised)
+    reference = _checked_reference(reference, linearised)
     log_omega = simplex.log_position(position)
     if alpha is not None:
         simplex.like("alpha", alpha, log_omega)
@@ -115,9 +116,18 @@ def update(
     return State(position, state.step + 1, memory, dual), info
 
 
-def _check(reference: int | None, linearised: bool) -> None:
-    if linearised and reference is None:
-        raise ValueError("linearised needs a reference category: give reference=")
+def _checked_reference(reference: SupportsIndex | None, linearised: bool) -> int | None:
+    """Return the reference as an int, as an array such as `counts.argmax()` cannot be hashed."""
+    if reference is None:
+        if linearised:
+            raise ValueError("linearised needs a reference category: give reference=")
+        return None
+    try:
+        return operator.index(reference)
+    except TypeError:
+        raise ValueError(
+            f"reference must be the number of a category, an integer; it is {reference!r}"
+        ) from None
 
 
 def build(
@@ -163,7 +173,8 @@ def build(
         A kernel over log-probabilities.
 
     Raises:
-        ValueError: `alpha` or `step_size` is out of range, or `linearised` lacks a `reference`.
+        ValueError: `alpha` or `step_size` is out of range, `reference` is not an integer, or
+            `linearised` lacks one.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -176,7 +187,7 @@ def build(
         1.0 True
     """
     schedules.check(step_size)
-    _check(reference, linearised)
+    reference = _checked_reference(reference, linearised)
     return freeze(
         static(init, reference=reference, linearised=linearised),
         static(update, reference=reference),

@@ -135,8 +135,9 @@ def test_linearised_variant_keeps_the_mean_but_not_the_variance(getkey, seed):
     assert sparse["variance"].max() < 0.9
 
 
-def test_linearised_start_is_the_given_point(getkey):
-    kernel = smld.build(GIVEN, ALPHA, H, reference=2, linearised=True)
+@pytest.mark.parametrize("reference", [2, np.array(2), jnp.array(2)])
+def test_linearised_start_is_the_given_point(reference, getkey):
+    kernel = smld.build(GIVEN, ALPHA, H, reference=reference, linearised=True)
     state = kernel.init(getkey(), OMEGA)
     weights = np.maximum(1 + np.asarray(state.dual), 0)
     np.testing.assert_allclose(weights / weights.sum(), OMEGA, rtol=1e-5)
