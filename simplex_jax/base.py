@@ -222,7 +222,8 @@ def product(
         A kernel whose position, and info, are dicts by site. Its `init` takes such a dict.
 
     Raises:
-        ValueError: No kernels, a conditional for an unknown site, or a position with other sites.
+        ValueError: `kernels` is no dict or empty, a conditional is for an unknown site, or a
+            position has other sites.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -241,8 +242,11 @@ def product(
         {'colour': (3,), 'shape': (2,)}
     """
     conditionals = dict(conditionals or {})
-    if not kernels:
-        raise ValueError("kernels must have at least one site")
+    if not isinstance(kernels, Mapping) or not kernels:
+        raise ValueError(
+            "kernels must be a dict of kernels by site, with at least one; it is "
+            f"{kernels if not kernels else type(kernels).__name__}"
+        )
     if unknown := sorted(set(conditionals) - set(kernels)):
         raise ValueError(f"conditionals names sites without a kernel: {', '.join(unknown)}")
     # A dict passed to jitted code comes back with sorted keys: the scan order is stored separately.

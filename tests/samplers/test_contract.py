@@ -327,6 +327,9 @@ def test_product_scans_its_sites_in_order(getkey):
             state = end if j < i else start
             assert positions[name] == pytest.approx(float(state.position[name][0]))
     assert set(info) == set(sites)
+    for wrong in ({}, [one]):
+        with pytest.raises(ValueError, match="kernels must be a dict"):
+            base.product(wrong)
     with pytest.raises(ValueError, match="without a kernel: b"):
         base.product({"a": one}, {"b": conditional("b")})
     with pytest.raises(ValueError, match="sites z, a, m"):
