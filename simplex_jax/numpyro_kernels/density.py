@@ -229,12 +229,11 @@ def dependent(
     `values` are constrained values of all sites that this kernel sees.
     """
     others = {name: value for name, value in values.items() if name not in names}
-    # numpyro's Gibbs kernel passes the other blocks' sites in this argument.
-    siblings = target.kwargs.get("_gibbs_sites", {})
+    siblings = target.kwargs.get(sites.SIBLINGS, {})
 
     def numbers(others: Values, siblings: Values) -> list[jax.Array]:
         """Return a number for each site, whose program shows on what the part depends."""
-        kwargs = {**target.kwargs, "_gibbs_sites": siblings} if siblings else target.kwargs
+        kwargs = {**target.kwargs, sites.SIBLINGS: siblings} if siblings else target.kwargs
         trace = traced(target._replace(kwargs=kwargs), {**values, **others})
         return [summed(part(trace[name]["fn"])) for name in names]
 

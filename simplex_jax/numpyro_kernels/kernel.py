@@ -59,8 +59,9 @@ class ModelKernel(MCMCKernel):
         """Inspect the model, and start from `init_params` or scattered values.
 
         If the log density or its gradient is not finite there, other values are tried for the sites
-        missing from `init_params`, as in numpyro's own kernels. The key is a single key or [chains]
-        keys; `init_params` are constrained values by site, or None.
+        missing from `init_params`, as in numpyro's own kernels. Within ``Gibbs``, which passes a
+        draw from the prior for them, values are tried for all sites. The key is a single key or
+        [chains] keys; `init_params` are constrained values by site, or None.
 
         It raises a ValueError if this kernel cannot sample the model or a start has the wrong
         shape, and a RuntimeError if no start has a finite log density and gradient, unless `init`
@@ -75,15 +76,30 @@ class ModelKernel(MCMCKernel):
             is_single = is_prng_key(rng_key)
             return (chain if is_single else jax.vmap(chain))(rng_key, init_params)
 
+        within_gibbs = sites.SIBLINGS in kwargs
+        if within_gibbs and self._init_strategy is not None:
+            warnings.warn(
+                "init_strategy is only used where the start that Gibbs gives has no finite "
+                "density: give init_params to MCMC.run instead",
+                stacklevel=2,
+            )
         inputs = jax.tree.leaves((rng_key, init_params, model_args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in inputs):
             return chains(search=True)[0]
         # The search compiles the model again, and few models need it.
         state, valid = chains(search=False)
         if not valid.all():
+            if within_gibbs:
+                warnings.warn(
+                    "the log density or its gradient is not finite where Gibbs starts "
+                    f"{sites.listed(self._inspected.kinds)}, at init_params or a draw from the "
+                    "prior: other values are tried",
+                    stacklevel=2,
+                )
             state, valid = chains(search=True)
         if not valid.all():
-            raise RuntimeError(starts.message(self._inspected.kinds, init_params))
+            given = None if within_gibbs else init_params
+            raise RuntimeError(starts.message(self._inspected.kinds, given))
         return state
 
     def _started(
@@ -126,13 +142,14 @@ class ModelKernel(MCMCKernel):
             self._layout = layout._replace(deterministic=names)
         target = self._target(model_args, kwargs, key_batch)
         if search:
+            given = {} if sites.SIBLINGS in kwargs else init_params or {}
 
             def redraw(key: jax.Array, from_prior: jax.Array) -> Values:
                 key_trace, key_start = jax.random.split(key)
                 strategy = self._init_strategy
                 _, drawn = sites.inspect(self._model, key_trace, model_args, kwargs, strategy)
-                values = sites.start(strategy, drawn, init_params, layout, key_start)
-                drawn |= {name: values[name] for name in init_params or {}}
+                values = sites.start(strategy, drawn, given, layout, key_start)
+                drawn |= {name: values[name] for name in given}
                 return jax.tree.map(partial(jnp.where, from_prior), drawn, values)
 
             values = starts.search(

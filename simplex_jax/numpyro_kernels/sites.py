@@ -21,6 +21,9 @@ Values: TypeAlias = dict[str, jax.Array]
 
 SIMPLEX, LOG_SIMPLEX, GAMMA, SPHERE, OTHER = "simplex", "log simplex", "gamma", "sphere", "other"
 
+SIBLINGS = "_gibbs_sites"
+"""The model's argument in which numpyro's Gibbs kernel passes the sites of the other blocks."""
+
 
 class Rows(NamedTuple):
     """The rows of a site in plates; without plates it is a single row, with scalar numbers."""

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer import MCMC, NUTS, init_to_value
 
-from simplex_jax.numpyro_kernels import SCIR, SGMCMC
+from simplex_jax.numpyro_kernels import SCIR, SGMCMC, sites
 from simplex_jax.samplers import sgld, sgrld
 
 X = jnp.array([1.0, 2.0, 3.0])
@@ -94,3 +94,40 @@ def test_where_no_start_is_valid_it_is_said(kernel, params, message) -> None:
     mcmc = MCMC(kernel, num_warmup=1, num_samples=1, progress_bar=False)
     with pytest.raises(RuntimeError, match=message):
         mcmc.run(jax.random.key(0), X, init_params=params)
+
+
+WITHIN_GIBBS = {sites.SIBLINGS: {}}
+BAD, GOOD = {"w": jnp.array([0.6, 0.3, 0.1])}, {"w": jnp.array([0.3, 0.6, 0.1])}
+
+
+def within_gibbs(x, _gibbs_sites):
+    """What a block of numpyro's Gibbs kernel sees, if it has all sites."""
+    ordered(x)
+
+
+@pytest.mark.parametrize("is_traced", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_start_that_gibbs_gives_is_replaced(is_traced) -> None:
+    """It is a draw from the prior unless there are init_params, which a block cannot tell."""
+    kernel = SCIR(within_gibbs)
+
+    def init(params):
+        return kernel.init(jax.random.key(0), 10, params, (X,), WITHIN_GIBBS).z["w"]
+
+    if is_traced:
+        w = jax.jit(init)(BAD)
+    else:
+        with pytest.warns(UserWarning, match=r"not finite where Gibbs starts \['w'\]"):
+            w = init(BAD)
+    assert w[0] < w[1]
+
+
+def test_a_strategy_that_gibbs_overrides_is_said() -> None:
+    kernel = SCIR(within_gibbs, init_strategy=init_to_value(values=BAD))
+    with pytest.warns(UserWarning, match="init_strategy is only used where .* init_params"):
+        state = kernel.init(jax.random.key(0), 10, GOOD, (X,), WITHIN_GIBBS)
+    np.testing.assert_allclose(jnp.exp(state.z["w"]), GOOD["w"], rtol=1e-6)
+
+
+def test_gibbs_passes_its_siblings_under_this_name() -> None:
+    gibbs = pytest.importorskip("numpyro.infer.gibbs", reason="new in numpyro 0.22")
+    assert sites.SIBLINGS == gibbs.GIBBS_SITES_KWARG
