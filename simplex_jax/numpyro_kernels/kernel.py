@@ -48,6 +48,17 @@ class ModelKernel(MCMCKernel):
             raise RuntimeError("the kernel was not initialised: call init, or run an MCMC with it")
         return self._layout
 
+    @property
+    def _sample_fn(self) -> Callable | None:
+        """A step, once a chain was started: numpyro looks here whether a run that goes on may.
+
+        Otherwise it starts a chain to no purpose, without the `init_params` of the first run. With
+        minibatches it has to: other data may have other numbers of rows.
+        """
+        if self._layout is None or self._layout.subsampled:
+            return None
+        return self.sample
+
     def init(
         self,
         rng_key: jax.Array,

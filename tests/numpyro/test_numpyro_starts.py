@@ -131,3 +131,17 @@ def test_a_strategy_that_gibbs_overrides_is_said() -> None:
 def test_gibbs_passes_its_siblings_under_this_name() -> None:
     gibbs = pytest.importorskip("numpyro.infer.gibbs", reason="new in numpyro 0.22")
     assert sites.SIBLINGS == gibbs.GIBBS_SITES_KWARG
+
+
+def narrow(x):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    numpyro.factor("near", jnp.where(jnp.abs(mu - x) < 1e-3, 0.0, -jnp.inf))
+
+
+def test_a_run_that_goes_on_needs_no_start() -> None:
+    """As with numpyro's own kernels, the start of its warm-up may be known to that alone."""
+    kernel = SGMCMC(narrow, partial(sgld.build, step_size=1e-12))
+    mcmc = MCMC(kernel, num_warmup=1, num_samples=1, progress_bar=False)
+    mcmc.warmup(jax.random.key(0), 2.0, init_params={"mu": jnp.array(2.0)})
+    mcmc.run(jax.random.key(1), 2.0)
+    np.testing.assert_allclose(mcmc.get_samples()["mu"], 2, atol=1e-3)
