@@ -295,6 +295,8 @@ def adapted(
     is the target acceptance rate, and y the native value of the site after the move.
     """
     dtype = tuning.log_step.dtype
+    # The log density is in double precision if anything in the model is.
+    probability = probability.astype(dtype)
     gain = jnp.where(
         (step < num_warmup) & ~tuning.exact, (step + 1).astype(dtype) ** -0.6, 0
     ).astype(dtype)

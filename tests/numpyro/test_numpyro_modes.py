@@ -12,6 +12,7 @@ from numpyro import handlers
 from numpyro.infer import MCMC, NUTS
 from support import numpyro_cases as cases
 
+from simplex_jax.numpyro_distributions import LogDirichlet
 from simplex_jax.numpyro_kernels import SCIR, SGMCMC, GammaReference
 from simplex_jax.samplers import barker, scir, sgld, sgnht, sgrld
 
@@ -96,6 +97,25 @@ def test_double_precision(name) -> None:
         if "w" in samples:
             np.testing.assert_allclose(samples["w"].sum(axis=-1), 1, rtol=1e-12)
     assert all(np.isfinite(value).all() for value in samples.values())
+
+
+def logs(x):
+    """A site in single precision, and a likelihood in double."""
+    with numpyro.plate("rows", len(x)):
+        y = numpyro.sample("y", LogDirichlet(jnp.ones(3, jnp.float32)))
+        numpyro.factor("x", x * y[:, 0] - jnp.exp(2 * y).sum(axis=1))
+
+
+def test_a_site_in_single_precision_beside_double() -> None:
+    """It stays there, and so does all that is learned about it."""
+    x = np.array([1.0, 4.0])
+    with jax.enable_x64(True):
+        kernel = SCIR(logs)
+        state = kernel.init(jax.random.key(0), 8, None, (x,), {})
+        moved = jax.eval_shape(lambda state: kernel.sample(state, (x,), {}), state)
+    assert state.z["y"].dtype == jnp.float32
+    dtypes = [[leaf.dtype for leaf in jax.tree.leaves(tree)] for tree in (state, moved)]
+    assert dtypes[0] == dtypes[1]
 
 
 @pytest.mark.filterwarnings("ignore:with minibatches of 5 of 30 rows")
