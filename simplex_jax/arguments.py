@@ -57,6 +57,17 @@ def at_least(name: str, value: SupportsIndex, least: int) -> int:
     return number
 
 
+def integer(name: str, value: SupportsIndex) -> int:
+    """Return ``value`` as an int, or raise a ValueError if it is none.
+
+    Options that are hashed need it: arrays of one number, as of `argmax`, cannot be.
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be an integer; it is {value!r}") from None
+
+
 def within(name: str, value: SupportsIndex, least: int, most: int) -> int:
     """Return ``value`` as an int, or raise a ValueError unless it is from ``least`` to ``most``."""
     number = at_least(name, value, least)

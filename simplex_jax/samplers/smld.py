@@ -1,7 +1,6 @@
 """SMLD, stochastic mirrored Langevin dynamics (Hsieh, Kavis, Rolland and Cevher 2018)."""
 
-import operator
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -116,18 +115,10 @@ def update(
     return State(position, state.step + 1, memory, dual), info
 
 
-def _checked_reference(reference: SupportsIndex | None, linearised: bool) -> int | None:
-    """Return the reference as an int, as an array such as `counts.argmax()` cannot be hashed."""
-    if reference is None:
-        if linearised:
-            raise ValueError("linearised needs a reference category: give reference=")
-        return None
-    try:
-        return operator.index(reference)
-    except TypeError:
-        raise ValueError(
-            f"reference must be the number of a category, an integer; it is {reference!r}"
-        ) from None
+def _checked_reference(reference: int | None, linearised: bool) -> int | None:
+    if linearised and reference is None:
+        raise ValueError("linearised needs a reference category: give reference=")
+    return None if reference is None else arguments.integer("reference", reference)
 
 
 def build(

@@ -338,9 +338,18 @@ def test_inside():
         assert not bool(call(mirror.from_convex(h).inside, jnp.ones(2)))
 
 
+def test_a_reference_may_be_an_array_of_one_number():
+    dual, x = jax.jit(lambda entropic, x: entropic.dual(x)), jnp.array([0.2, 0.3, 0.5])
+    expected = dual(mirror.simplex(1), x)
+    for reference in (np.array(1), jnp.array(1)):
+        np.testing.assert_array_equal(dual(mirror.simplex(reference), x), expected)
+
+
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="reference 3"):
         mirror.simplex(3).dual(jnp.ones(3) / 3)
+    with pytest.raises(ValueError, match="reference must be an integer"):
+        mirror.simplex(1.5)
     with pytest.raises(ValueError, match="at least 2 categories"):
         mirror.simplex().dual(jnp.ones(1))
     with pytest.raises(ValueError, match="lower must be below upper"):

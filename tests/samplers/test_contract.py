@@ -256,7 +256,7 @@ def test_smld_refuses_the_boundary_and_unknown_references(getkey):
         kernel.init(getkey(), [0.5, 0.5])
     with pytest.raises(ValueError, match="reference"):
         smld.build(estimators.categorical(10), 0.1, 0.1, linearised=True)
-    with pytest.raises(ValueError, match="reference must be the number of a category"):
+    with pytest.raises(ValueError, match="reference must be an integer"):
         smld.build(estimators.categorical(10), 0.1, 0.1, reference=1.5)
 
 

@@ -29,7 +29,7 @@ def simplex(reference: int = -1) -> MirrorMap:
         reference: The category left out of y, preferably one of large probability.
 
     Raises:
-        ValueError: When used: the reference is not a category.
+        ValueError: The reference is not an integer; when used, it is not a category.
 
     Example:
         >>> import jax.numpy as jnp
@@ -39,7 +39,7 @@ def simplex(reference: int = -1) -> MirrorMap:
         >>> print(y.round(2), entropic.primal(y, None))
         [0.69 0.  ] [0.5  0.25 0.25]
     """
-    return of_methods(_Entropic(reference))
+    return of_methods(_Entropic(arguments.integer("reference", reference)))
 
 
 @jax.tree_util.register_dataclass
