@@ -12,6 +12,7 @@ from simplex_jax.gradients.densities import (
     gradient_of,
     like,
     posterior,
+    precise,
     start,
     value_and_gradient_of,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "gradient_of",
     "like",
     "posterior",
+    "precise",
     "running",
     "start",
     "value_and_gradient_of",

@@ -131,8 +131,27 @@ def gradient_of(name: str, function: Callable[..., jax.Array]) -> Callable[..., 
 def value_and_gradient_of(
     name: str, function: Callable[..., jax.Array]
 ) -> Callable[..., tuple[jax.Array, PyTree]]:
-    """Return a function's value and gradient; it must return a real scalar."""
-    return jax.value_and_grad(_scalar(name, function))
+    """Return a function's value and gradient; it must return a real scalar, as `precise` says."""
+    return jax.value_and_grad(precise(name, function))
+
+
+def precise(name: str, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """Return a log density for Metropolis tests: a real scalar in single precision or better.
+
+    In bfloat16 values near -1,000 are rounded to 4 nats, and tests accept wrongly.
+    """
+    scalar = _scalar(name, function)
+
+    def checked(*inputs: PyTree) -> jax.Array:
+        value = scalar(*inputs)
+        if value.dtype.itemsize < 4:
+            raise ValueError(
+                f"{name} returned {value.dtype}, too coarse for a Metropolis test: cast its terms "
+                "to float32 before they are summed"
+            )
+        return value
+
+    return checked
 
 
 def _scalar(name: str, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:

@@ -185,6 +185,18 @@ def is_random(target: Target, values: Values) -> bool:
     return bool(target.layout.subsampled) or depending(joint, target.key)[0]
 
 
+def check_precision(target: Target, values: Values) -> None:
+    """Raise a ValueError if a term of the log density is too coarse for a Metropolis test."""
+    terms = jax.eval_shape(lambda: log_joint(target, values, frozenset())[0])
+    for name, term in terms.items():
+        if jnp.issubdtype(term.dtype, jnp.floating) and term.dtype.itemsize < 4:
+            where = f"site {name!r}" if name else "the model"
+            raise ValueError(
+                f"the log density of {where} is {term.dtype}, too coarse for a Metropolis test: "
+                "cast its parameters or its values to float32"
+            )
+
+
 def summed(tree: PyTree) -> jax.Array:
     """Return the sum of all numbers of a tree, a scalar."""
     return sum((jnp.sum(leaf) for leaf in jax.tree.leaves(tree)), jnp.zeros(()))

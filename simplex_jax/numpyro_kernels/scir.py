@@ -138,6 +138,8 @@ class SCIR(ModelKernel):
                 "the log density of the model is random itself, for example by numpyro.prng_key(), "
                 "and SCIR needs an exact one; use SGMCMC(model, {...})"
             )
+        if not target.layout.subsampled:
+            densities.check_precision(target, values)
         z = jax.jit(partial(_native, target.layout))(values)
         evaluate = jax.jit(partial(densities.evaluate, target))
         step = self._step(target.layout, jnp.zeros((), jnp.int32))

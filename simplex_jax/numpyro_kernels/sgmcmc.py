@@ -121,6 +121,8 @@ class SGMCMC(ModelKernel):
         for group, key_group in zip(groups, jax.random.split(key, len(groups)), strict=True):
             charts.check_support(group, target, values)
             charts.check_noise(group, noisy=noisy)
+            if group.chart == charts.DENSITY:
+                density.check_precision(target, values)
             fixed = {name: value for name, value in values.items() if name not in group.names}
             position = charts.coordinates(group, target, values)
             totals.update(charts.totals(group, target, position, fixed))

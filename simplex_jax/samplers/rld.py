@@ -14,7 +14,7 @@ from simplex_jax.draws.keys import by_jax
 from simplex_jax.estimators import Estimator
 from simplex_jax.geometry import simplex
 from simplex_jax.geometry.parameterisations import EXPANDED_MEAN, Parameterisation
-from simplex_jax.gradients import LogLikelihood
+from simplex_jax.gradients import LogLikelihood, precise
 from simplex_jax.gradients.generalised import are_derivatives
 from simplex_jax.samplers import expanded, proposals
 from simplex_jax.samplers.expanded import State
@@ -120,7 +120,8 @@ def update(
                 for ratio, n, m in zip(ratios, counts, counts_end, strict=True)
             ]
         else:
-            gain = log_likelihood(end, batch) - log_likelihood(state.position, batch)
+            of = precise("log_likelihood", log_likelihood)
+            gain = of(end, batch) - of(state.position, batch)
             ratios = [gain + sum(ratio.sum() for ratio in ratios)]
 
     accepted = _accept(key_accept, ratios)

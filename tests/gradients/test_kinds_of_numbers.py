@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from simplex_jax import batches, estimators, gradients
+from simplex_jax.geometry import manifolds, mirror
+from simplex_jax.samplers import barker, gmc, mamla, mapla, rld
 
 
 def test_measured_variance_of_whole_numbers(getkey):
@@ -39,3 +41,28 @@ def test_references_are_numbers_of_any_kind():
     assert float(gradients.running(*model, data, 0).init(jax.random.key(0)).gradient) == 3.0
     with pytest.raises(ValueError, match="reference must be finite"):
         gradients.control_variate(*model, 3, [0.0, np.nan], [0.0, 0.0])
+
+
+def half(x, *batch):
+    return jnp.sum(x, dtype=jnp.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [
+        (barker.build(half, 0.1), "log_density"),
+        (gmc.build(half, manifolds.euclidean(), 0.1), "log_density"),
+        (mamla.build(half, mirror.hypercube(), 0.1), "log_density"),
+        (mapla.build(half, lambda x: jnp.eye(2), 0.1), "log_density"),
+        (
+            rld.build(estimators.categorical(2), 1.0, 0.1, metropolis=2, log_likelihood=half),
+            "log_likelihood",
+        ),
+    ],
+    ids=["barker", "gmc", "mamla", "mapla", "rld"],
+)
+def test_a_metropolis_test_in_half_precision_is_refused(kernel, name):
+    """Rounding to 4 nats, as near -1,000, gave `barker` a variance of 1.43 for 1 at h = 1."""
+    state = kernel.init(jax.random.key(0), jnp.array([0.3, 0.7]))
+    with pytest.raises(ValueError, match=f"{name} returned bfloat16, too coarse for a Metropolis"):
+        jax.eval_shape(kernel.update, jax.random.key(1), state, jnp.array([0, 1]))

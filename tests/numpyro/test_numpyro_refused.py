@@ -1,12 +1,15 @@
 """Models that a kernel cannot take, each with one error that says why; and starts that can."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from simplex_jax.numpyro_kernels import SCIR
+from simplex_jax.numpyro_kernels import SCIR, SGMCMC
+from simplex_jax.samplers import barker
 
 
 def first(model, *args, kernel=None):
@@ -33,6 +36,19 @@ def test_a_prior_that_depends_on_an_enumerated_site_is_named():
 
     with pytest.raises(ValueError, match="'p' depends on a site that is summed out"):
         first(model)
+
+
+def test_a_log_density_in_half_precision_is_named():
+    """Rounded by several nats, it would accept moves wrongly; kernels of gradients may use it."""
+
+    def model():
+        rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
+        numpyro.factor("y", (jnp.log(rate) - 1000).astype(jnp.bfloat16))
+
+    exact = SGMCMC(model, partial(barker.build, step_size=0.1))
+    for kernel in (SCIR(model), exact):
+        with pytest.raises(ValueError, match="log density of site 'y' is bfloat16, too coarse"):
+            first(model, kernel=kernel)
 
 
 def test_a_site_without_numbers_is_named():
