@@ -1,7 +1,7 @@
 """How LDA's chains mix: effective samples of the topics' token shares, per pass and per second.
 
     python benchmarks/lda_mixing.py [--corpora sotu ap] [--passes 3000] [--seeds 3] [--keep FILE]
-    python benchmarks/lda_mixing.py --priors 0.1,0.05 0.1,0.2 0.5,0.2
+    python benchmarks/lda_mixing.py --priors 0.1,0.05 0.5,0.2 learn-symmetric,0.05 learn,learn
     python benchmarks/lda_mixing.py --gradient
 
 Memoised SCIR with one update of the topics per pass, the default, and with two, four and eight;
@@ -11,8 +11,9 @@ tomotopy`; one worker, since two make it approximate). Corpora, K, alpha and bet
 shares are read after every pass, the first quarter is dropped, and the effective sample size is
 that of `evaluate.diagnostics`.
 
-With --priors, instead: one update per pass with other alpha and beta, and the perplexity of 500
-held-out documents, averaged over the second half of the run, whose samples are counted.
+With --priors, instead: one update per pass with other alpha and beta, or learned ones, and the
+perplexity of 500 held-out documents, averaged over the second half of the run, whose samples are
+counted.
 
 With --gradient, what Hamiltonian moves of shares and topics would cost: the time of a gradient of
 their log density, with labels summed out, against that of a pass.
@@ -168,7 +169,12 @@ def measure(sample: Callable[[int], np.ndarray], seeds: int) -> dict[str, float]
 
 
 def of_prior(
-    train: sp.csr_array, topics: int, passes: int, seeds: int, alpha: float, beta: float
+    train: sp.csr_array,
+    topics: int,
+    passes: int,
+    seeds: int,
+    alpha: float | str,
+    beta: float | str,
 ) -> dict[str, float]:
     """Return effective samples per 1,000 passes and the perplexity under a prior."""
     lowest, median, perplexity = [], [], []
@@ -246,7 +252,9 @@ def main() -> None:
             train = load(name, options.peers, options.data, quick=False).train
         job = train, options.topics, options.passes
         for prior in options.priors or ():
-            alpha, beta = map(float, prior.split(","))
+            alpha, beta = (
+                part if part.startswith("learn") else float(part) for part in prior.split(",")
+            )
             result = of_prior(*job, options.seeds, alpha, beta)
             keep(corpus=name, alpha=alpha, beta=beta, **result)
         if options.gradient:

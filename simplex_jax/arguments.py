@@ -58,7 +58,7 @@ def at_least(name: str, value: SupportsIndex, least: int) -> int:
 
 
 def integer(name: str, value: SupportsIndex) -> int:
-    """Return ``value`` as an int, or raise a ValueError if it is none.
+    """Return ``value`` as an int, or raise a ValueError if it is not an integer.
 
     Options that are hashed need it: arrays of one number, as of `argmax`, cannot be.
     """

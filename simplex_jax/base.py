@@ -222,7 +222,7 @@ def product(
         A kernel whose position, and info, are dicts by site. Its `init` takes such a dict.
 
     Raises:
-        ValueError: `kernels` is no dict or empty, a conditional is for an unknown site, or a
+        ValueError: `kernels` is not a dict or is empty, a conditional is for an unknown site, or a
             position has other sites.
 
     Example:
