@@ -261,7 +261,7 @@ def test_counts_that_do_not_belong_together_have_no_density(getkey, monkeypatch)
     swept_with(".set(counts), words)", ".set(counts), before.words)")(monkeypatch)
     with (
         pytest.warns(UserWarning, match="where Gibbs starts .*'phi'.*: other values are tried"),
-        pytest.raises(RuntimeError, match="the log density or its gradient is not finite"),
+        pytest.raises(RuntimeError, match="none to start from at which the log density"),
     ):
         run(getkey(), num_warmup=1, num_samples=1)
 
