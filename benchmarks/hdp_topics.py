@@ -60,16 +60,16 @@ class Judge:
         self._log_p: list[np.ndarray] = []
         self._tokens = np.zeros(0)
 
-    def add(self, result: Topics) -> None:
+    def add(self, sample: Topics) -> None:
         """Predict from topics, padded so that few sizes are compiled."""
-        more = -len(result.alpha) % 64
-        table = np.pad(result.topics, ((0, more), (0, 0)))
+        more = -len(sample.alpha) % 64
+        table = np.pad(sample.topics, ((0, more), (0, 0)))
         table = jnp.maximum(jnp.asarray(table, jnp.float32), jnp.finfo(jnp.float32).tiny)
-        alpha = jnp.asarray(np.pad(result.alpha, (0, more)), jnp.float32)
+        alpha = jnp.asarray(np.pad(sample.alpha, (0, more)), jnp.float32)
         key = jax.random.fold_in(self._key, len(self._log_p))
         log_p = perplexity.log_predictive(key, jnp.log(table), alpha, self._completion)
         self._log_p.append(np.asarray(log_p, np.float64))
-        self._tokens = np.sort(np.asarray(result.tokens, float))[::-1]
+        self._tokens = np.sort(np.asarray(sample.tokens, float))[::-1]
 
     def due(self, seconds: float, limit: float) -> bool:
         """Return whether topics are due after some seconds of a run of `limit`."""

@@ -181,6 +181,8 @@ def of_prior(
     for seed in range(seeds):
         options: dict[str, Any] = {"alpha": alpha, "beta": beta, "seed": seed, "chains": 1}
         fitted = lda.fit(train, topics, passes=passes, holdout=500, sample_every=1, **options)
+        if fitted.interrupted:
+            raise SystemExit("stopped: a shorter run does not count")
         sizes = [fitted.diagnostics[f"prevalence {k}"]["ess"] for k in range(topics)]
         lowest.append(np.quantile(sizes, 0.1) / fitted.samples)
         median.append(np.median(sizes) / fitted.samples)

@@ -10,8 +10,7 @@ is known, is the proposal. The labels are those of memoised SCIR after `--passes
 judged, never made, so each is one from the same state.
 
 "uniform" chooses the topics at random; "best" is the exchange of the two topics whose merge costs
-least with the topic whose division gains most: no choice of topics, however informed, has a higher
-ratio of the densities.
+least with the topic whose division gains most, by one division of each.
 """
 
 import argparse
@@ -179,7 +178,7 @@ def exchange(
 def best(
     key: jax.Array, tokens: Tokens, labels: np.ndarray, topics: int, sweeps: int
 ) -> tuple[int, int, int]:
-    """Return the topics of the exchange that raises the density most, or lowers it least."""
+    """Return the topics of the exchange with the highest density, by one division of each."""
     of_merges, of_splits = {}, {}
     for pair in combinations(range(topics), 2):
         members = np.flatnonzero(np.isin(labels, pair))

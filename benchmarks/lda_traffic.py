@@ -77,8 +77,8 @@ def compiled(topics: int, words: int, *, learn: tuple[str, ...]) -> jax.stages.C
     return jax.jit(update).lower(jax.random.key(2), state, batch).compile()
 
 
-def result(program: jax.stages.Compiled) -> dict[str, int]:
-    """The same as `predicted`, from the operations of a program."""
+def moved(program: jax.stages.Compiled) -> dict[str, int]:
+    """Return the same as `predicted`, from the operations of a program."""
     total = dict.fromkeys(KINDS, 0)
     for shapes, operation in _OPERATION.findall(program.as_text()):
         # A reduce-scatter shows its part of the result.
@@ -136,7 +136,7 @@ def main() -> None:
         expected = predicted(options.topics, options.words, devices, learn=learn)
         program = compiled(options.topics, options.words, learn=learn)
         record = {"devices": devices, "learn": learn, "predicted": expected}
-        record |= {"compiled": result(program), "sent": sent(result(program), devices)}
+        record |= {"compiled": moved(program), "sent": sent(moved(program), devices)}
         needed = memory(program) / (options.topics * options.words)
         print(json.dumps(record | {"memory": round(needed, 2)}))
 
