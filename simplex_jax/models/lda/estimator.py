@@ -99,9 +99,9 @@ class LDA(CountEstimator):
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Do one update with a batch of streamed documents.
 
-        Counts are scaled from the batch to `total_samples` documents. `components_` is the mean of
-        the topics since the last update whose number is a power of two. Each new batch size
-        compiles again: give batches of one size.
+        Counts are subsampled: those of the batch are scaled to `total_samples` documents.
+        `components_` is the mean of the topics since the last update whose number is a power of
+        two. Each new batch size compiles again: give batches of one size.
 
         A saved stream continues as if it had not been saved. A fitted model continues from its
         topics, and from its alpha if that is learned. The other results of `fit` are then out of
@@ -128,6 +128,11 @@ class LDA(CountEstimator):
             )
         if self.n_chains not in (None, 1):
             raise ValueError(f"partial_fit runs one chain; n_chains is {self.n_chains}")
+        if self.counts not in (None, "subsampled"):
+            raise ValueError(
+                "partial_fit estimates counts from its batches: leave counts out, or give "
+                f"'subsampled'; it is {self.counts!r}"
+            )
         shape = (arguments.at_least("n_components", self.n_components, 1), counts.shape[1])
         alpha, learn_alpha = prior("alpha", self.alpha, shape[0])
         beta, learn_beta = prior("beta", self.beta, shape[1])

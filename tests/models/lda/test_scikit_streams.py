@@ -71,6 +71,8 @@ def test_step_sizes_may_be_a_schedule(streamed, tmp_path):
         ({"beta": [0.1, 0.2]}, "beta must be one number or 4 of them; there are 2"),
         ({"n_components": 0}, "n_components must be an integer of at least 1"),
         ({"n_chains": 2}, "partial_fit runs one chain"),
+        ({"counts": "memoised"}, "leave counts out, or give 'subsampled'; it is 'memoised'"),
+        ({"counts": "control-variate"}, "partial_fit estimates counts from its batches"),
     ],
 )
 def test_bad_parameters_are_told(params, message):
