@@ -243,7 +243,10 @@ class DirichletProcessMixture(
         if takes.mixed:
             mapping = families.as_mapping(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
-            return mapping
+            if reset or hasattr(X, "columns"):
+                return mapping
+            # An array has the columns in the order of the fit.
+            return dict(zip(self.columns_.columns, mapping.values(), strict=True))
         return validate_data(
             self,
             X,

@@ -158,6 +158,12 @@ def test_the_estimator_of_a_mixed_table(tmp_path):
     kinds = {"kinds": {"x3": "count"}}
     plain = DirichletProcessMixture("mixed", family_params=kinds, **SHORT).fit(objects)
     np.testing.assert_array_equal(plain.labels_, model.labels_)
+    # An array has the columns of the frame in order, as scikit-learn has it.
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        shares = back.predict_proba(objects)
+    np.testing.assert_array_equal(shares, model.predict_proba(frame))
+    with pytest.raises(ValueError, match="features"), pytest.warns(UserWarning, match="names"):
+        model.predict(objects[:, :4])
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(frame.rename(columns={"age": "years"}))
     with pytest.raises(ValueError, match="features"):
