@@ -19,6 +19,7 @@ def representative(
     """Return the documents with the largest share of each topic, and their contents.
 
     The contents are the beginning of the text, if there are excerpts, and the most typical words.
+    Empty documents represent no topic.
 
     `table` [D, V] has counts or weights, `topics` [K, V] are probabilities or loadings, and
     `proportions` are [D, K]; with any other number of rows there are no examples.
@@ -26,10 +27,14 @@ def representative(
     if len(proportions) != len(names):
         return []
     examples = []
-    for topic, shares in zip(topics, proportions.T, strict=True):
+    empty = np.diff(table.indptr) == 0  # Their shares are those of the prior.
+    for topic, own in zip(topics, proportions.T, strict=True):
+        shares = np.where(empty, -1, own)
         best = np.argpartition(-shares, min(_DOCUMENTS, shares.size) - 1)[:_DOCUMENTS]
         entries = []
         for document in best[np.argsort(-shares[best], kind="stable")]:
+            if empty[document]:
+                continue
             row = table[[document]]
             weight = row.data * topic[row.indices]
             words = row.indices[np.argsort(-weight, kind="stable")[:_WORDS]]

@@ -72,9 +72,9 @@ def test_summary(run):
     assert summary["diagnostics"] == {"alpha": {"rhat": None, "ess": 9.0}}
     assert len(summary["coherence_npmi"]) == 2
     named = [[entry["name"] for entry in entries] for entries in summary["documents"]]
-    assert named == [["one", "three", "empty", "tw?"], ["tw?", "empty", "three", "one"]]
+    # The empty document, whose share is that of the prior, represents no topic.
+    assert named == [["one", "three", "tw?"], ["tw?", "three", "one"]]
     assert summary["documents"][1][0]["words"] == ["<b>", "two words"]
-    assert summary["documents"][1][1]["words"] == []
 
 
 def test_doc_topics_in_parts(run, tmp_path):
