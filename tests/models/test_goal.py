@@ -8,6 +8,7 @@ from support.fits import assert_same
 
 from simplex_jax import lda
 from simplex_jax.models import goal
+from simplex_jax.models.lda import posterior
 from simplex_jax.runtime.hooks import Event
 
 
@@ -142,6 +143,15 @@ def test_a_fit_that_a_hook_ends_does_not_blame_the_time():
     (sentence,) = (sentence for sentence in fitted.warnings if "the goal" in sentence)
     assert sentence.startswith("A hook ended the run before the goal of 1e+06 effective samples:")
     assert "time" not in sentence
+
+
+def test_a_hook_that_ends_a_run_before_its_passes_is_named_however_long_it_took(monkeypatch):
+    """By default the limit is 60 seconds or 200 passes, whichever comes last."""
+    monkeypatch.setattr(posterior, "_SECONDS", 1e-9)
+    for steps, start in ((20, "A hook ended the run"), (200, "The time was over")):
+        fitted = lda.fit(COUNTS, 2, hooks=[Cut(steps)], target_ess=1e6, holdout=8)
+        (sentence,) = (sentence for sentence in fitted.warnings if "the goal" in sentence)
+        assert sentence.startswith(f"{start} before the goal")
 
 
 @pytest.mark.parametrize("given", [{"target_ess": 50}, {"time_limit": 9.0}])

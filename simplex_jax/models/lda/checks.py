@@ -10,7 +10,7 @@ from simplex_jax.evaluate.diagnostics import chain_warnings, listed
 from simplex_jax.models.goal import PREFIX, SHARE
 from simplex_jax.models.lda import seeds
 from simplex_jax.models.lda.fitting import Fit
-from simplex_jax.models.lda.posterior import time_limit
+from simplex_jax.models.lda.posterior import is_over
 from simplex_jax.models.topics.checks import perplexity_warnings, share_warnings
 from simplex_jax.report.display import counted
 
@@ -59,9 +59,9 @@ def topic_warnings(
 
 
 def _shortfall(
-    metrics: Sequence[Mapping[str, float | None]], target: float, topics: int, seconds: float
+    metrics: Sequence[Mapping[str, float | None]], target: float, topics: int, *, late: bool
 ) -> list[str]:
-    """Return a sentence if a run ended before its goal, at its time limit or by a hook."""
+    """Return a sentence if a run ended before its goal, by a hook or, if `late`, at its limit."""
     checked = (record for record in metrics if any(name.startswith(PREFIX) for name in record))
     last: Mapping[str, float | None] = next(reversed(list(checked)), {})
     subjects = {
@@ -79,7 +79,6 @@ def _shortfall(
         missing.append("the held-out perplexity has not settled")
     if not missing:
         return []
-    late = (metrics[-1].get("seconds") or 0.0) >= seconds
     end, remedy = "The time was over", "Raise the time limit"
     if not late:
         end, remedy = "A hook ended the run", "A longer run gives more"
@@ -95,9 +94,8 @@ def warn(fitted: Fit) -> list[str]:
     exact = method == ("scir", "refreshed", "memoised")
     sentences = topic_warnings(fitted.metrics, fitted.mean, fitted.prevalence, exact=exact)
     if settings.target_ess is not None and fitted.interrupted is None:
-        sentences += _shortfall(
-            fitted.metrics, settings.target_ess, settings.num_topics, time_limit(settings)
-        )
+        late = bool(fitted.metrics) and is_over(settings, fitted.metrics[-1])
+        sentences += _shortfall(fitted.metrics, settings.target_ess, settings.num_topics, late=late)
     sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
     if settings.local == "blocked" and settings.counts != "memoised":
         least = float(np.min(fitted.alpha))

@@ -106,6 +106,13 @@ def time_limit(settings: Any) -> float:
     return settings.time_limit or _SECONDS
 
 
+def is_over(settings: Any, record: Mapping[str, float | None]) -> bool:
+    """Return whether a run without a length had reached its limit at an evaluation."""
+    least = 0 if settings.time_limit else _PASSES
+    seconds, passes = (record.get(name) or 0.0 for name in ("seconds", "passes"))
+    return seconds >= time_limit(settings) and passes >= least
+
+
 def gather(
     settings: Any,
     window: Window,
