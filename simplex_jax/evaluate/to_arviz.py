@@ -21,6 +21,8 @@ _NONE = (
     "or loaded from a file has none"
 )
 
+_MEASURED = ("log_predictive",)  # traces of evaluations, which may be fewer than the samples
+
 
 def from_run(
     positions: PyTree,
@@ -86,11 +88,11 @@ def from_fit(fitted: Fitted | Record, vocabulary: Sequence[str] | None = None) -
         word), matched over the chains, and the concentrations; `sample_stats` has the training step
         and, with held-out documents, each chain's measure on them, such as `perplexity`. For a
         mixture, `posterior` has the traces, which mean the same in every chain: `alpha`, `occupied`
-        and `largest`, and `log_predictive` of held-out rows. `partitions` has the stored
-        partitions, fewer than the traces: `labels` (chain, draw, row), with their `alpha` and
-        `step`. `hdp.fit`, whose topics are born and die, is similar: the traces are `alpha`,
-        `gamma` and `topics`, and the partitions those of the tokens, `labels` (chain, draw, token),
-        with the `concentrations` (chain, draw, label).
+        and `largest`; `sample_stats` has `log_predictive` of held-out rows, one draw an evaluation.
+        `partitions` has the stored partitions, fewer than the traces: `labels` (chain, draw, row),
+        with their `alpha` and `step`. `hdp.fit`, whose topics are born and die, is similar: the
+        traces are `alpha`, `gamma` and `topics`, and the partitions those of the tokens, `labels`
+        (chain, draw, token), with the `concentrations` (chain, draw, label).
 
     Raises:
         ImportError: arviz-base is not installed.
@@ -121,10 +123,17 @@ def _of_mixture(fitted: Mixture) -> Any:
     # A run that ended before its second half stored only its last partition.
     partitions = dict(fitted.partitions)
     steps = partitions.pop("step", None)
+    traces = dict(fitted.traces)
+    measured = {name: traces.pop(name) for name in _MEASURED if name in traces}
     groups = {
-        group: {name: np.swapaxes(np.asarray(x), 0, 1) for name, x in arrays.items()}
-        for group, arrays in (("posterior", fitted.traces), ("partitions", partitions))
+        group: {name: np.swapaxes(np.asarray(x), 0, 1) for name, x in arrays.items() if len(x)}
+        for group, arrays in (
+            ("posterior", traces),
+            ("sample_stats", measured),
+            ("partitions", partitions),
+        )
     }
+    groups = {group: arrays for group, arrays in groups.items() if arrays}
     if steps is not None:
         chains = len(groups["partitions"]["labels"])
         groups["partitions"]["step"] = np.tile(steps, (chains, 1))

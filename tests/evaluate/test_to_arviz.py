@@ -127,6 +127,18 @@ def test_a_mixture_has_its_traces_and_apart_from_them_its_partitions():
     np.testing.assert_array_equal(result["step"], [[10, 20]] * 2)
 
 
+def test_what_is_measured_at_evaluations_is_apart_from_the_traces_of_samples():
+    """Side by side, the third evaluation would be at the third of six samples, and others NaN."""
+    fitted = kept_mixture()
+    fitted.traces["log_predictive"] = np.array([[-1.0, -2.0], [-3.0, -4.0], [-5.0, -6.0]])
+    tree = to_arviz.from_fit(fitted)
+    assert set(tree["posterior"].data_vars) == {"alpha", "occupied"}
+    result = tree["sample_stats"]["log_predictive"]
+    np.testing.assert_array_equal(result, fitted.traces["log_predictive"].T)
+    fitted.traces["log_predictive"] = np.zeros((0, 2))  # it ended before its second half
+    assert "sample_stats" not in to_arviz.from_fit(fitted).children
+
+
 def test_a_mixture_that_was_interrupted_early_has_a_partition_without_a_step():
     fitted = kept_mixture()
     del fitted.partitions["step"]

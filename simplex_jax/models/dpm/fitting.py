@@ -58,9 +58,9 @@ class Fit(pipeline.Fit):
         family: The component distribution.
         variables: The variables of the rows; None if `fit` was given a family.
         examples: Rows with the largest shares of each cluster, if there are variables.
-        traces: Traces of the second half of the run: "alpha", "occupied", "largest" (share of the
-            rows in the largest cluster) and, with held-out rows, "log_predictive", [S, chains]
-            each; empty for a loaded fit.
+        traces: Traces of the second half of the run: "alpha", "occupied" and "largest" (share of
+            the rows in the largest cluster), [S, chains] each, and, with held-out rows,
+            "log_predictive" of its evaluations, [E, chains]; empty for a loaded fit.
         partitions: Posterior partitions: "labels" [S, chains, N], "alpha" [S, chains], "step" [S];
             empty for a loaded fit.
     """

@@ -59,8 +59,9 @@ class Fit(pipeline.Fit):
         coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
         examples: Representative documents of each topic.
         empty: Number of documents without a word of the vocabulary.
-        traces: Traces of the second half of the run: "alpha", "gamma", "topics" (their number) and,
-            with held-out documents, "log_predictive", [S, chains] each; empty for a loaded fit.
+        traces: Traces of the second half of the run: "alpha", "gamma" and "topics" (their number),
+            [S, chains] each, and, with held-out documents, "log_predictive" of its evaluations,
+            [E, chains]; empty for a loaded fit.
         partitions: Posterior draws: "labels", the topic of each training token, shortest document
             first [S, chains, T], "concentrations", alpha b_k of each label, [S, chains, C],
             and "step" [S]; empty for a loaded fit.
