@@ -1,5 +1,6 @@
 """The command `fit`: a new or resumed run."""
 
+import dataclasses
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -176,23 +177,24 @@ def _resumed_run(
     commands: Commands, directory: Path, input: Path | None, settings: Mapping[str, Any]
 ) -> _Request | None:
     """Return a resumed run; None if it is finished and has no new length."""
-    config = _resumed_config(commands, directory, settings)
-    if config is None:
+    config = _resumed_config(commands, directory)
+    # Damaged settings are an error of the run; new ones that contradict them, of the command.
+    recorded = files.settings_of(commands.model, config["settings"], directory)
+    changes = _changes(commands, settings)
+    if not changes and files.finished(commands.model, directory):
         return None
+    if settings.get("devices") is not None:  # This machine may have fewer than the previous one.
+        changes["devices"] = settings["devices"]
     source = dict(config["source"])
     if input is not None:
         source["input"] = options.input_path(input)
-    model_settings = files.settings_of(commands.model, config["settings"], directory)
+    with usage():
+        model_settings = dataclasses.replace(recorded, **changes)
     return _Request(model_settings, source, config["corpus"].get("digest"))
 
 
-def _resumed_config(
-    commands: Commands, directory: Path, settings: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """Return the configuration of a resumed run, with its new length and devices, if any.
-
-    None if the run is finished and no length is given.
-    """
+def _resumed_config(commands: Commands, directory: Path) -> dict[str, Any]:
+    """Return the configuration of a resumed run, which the command line may change in part."""
     allowed = {*_WITH_RESUME, *commands.goal}
     if refused := [flag for name, flag in options.typed().items() if name not in allowed]:
         raise click.UsageError(
@@ -203,19 +205,18 @@ def _resumed_config(
     _check_source(config.get("source"), commands.reading, directory / files.CONFIG)
     if is_first():  # Other processes may already see its lock.
         lock.check(directory)
-    if settings.get("devices") is not None:  # This machine may have fewer than the previous one.
-        config["settings"] |= {"devices": settings["devices"]}
+    return config
+
+
+def _changes(commands: Commands, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a new length or goal of a resumed run changes, if there is one."""
     changed = (*_LENGTHS, *commands.goal)
     overrides = {name: settings[name] for name in changed if settings[name] is not None}
-    if overrides:
-        # A length replaces a goal, and vice versa.
-        replaced = _LENGTHS if overrides.keys() <= set(commands.goal) else changed
-        recorded = config["settings"]
-        unset = {name: None for name in replaced if name in recorded}
-        config["settings"] = recorded | unset | overrides
-    elif files.finished(commands.model, directory):
-        return None
-    return config
+    if not overrides:
+        return {}
+    # A length replaces a goal, and vice versa.
+    replaced = _LENGTHS if overrides.keys() <= set(commands.goal) else changed
+    return dict.fromkeys(replaced) | overrides
 
 
 def _check_source(source: Any, reading: Mapping[str, Any], config: Path) -> None:

@@ -135,6 +135,14 @@ def test_resume_refuses_other_settings(begun):
     result = invoke("lda", "--resume", begun, "--steps", 200, "--passes", 9)
     assert result.exit_code == 2
     assert "give one of" in result.stderr
+    config = begun / "config.json"
+    values = json.loads(config.read_text())
+    values["settings"] |= {"counts": "subsampled"}
+    config.write_text(json.dumps(values))
+    for goal in (["--target-ess", 50], ["--time-limit", 9]):
+        result = invoke("lda", "--resume", begun, *goal)
+        assert result.exit_code == 2
+        assert "Error: target_ess and time_limit are for memoised counts" in result.stderr
 
 
 def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
