@@ -170,7 +170,8 @@ def plan_of(model: Model[O, F], data: Any, chosen: O, session: Session) -> Plan[
         held = total - len(train.names)
         if heldout is None and session.holdout is not None:
             raise ValueError(
-                f"holdout {count}: none of them has anything to predict: hold out more"
+                f"holdout {count}: none of them has anything to predict, or none of the others "
+                "anything to learn from: hold out more, or others (holdout_seed, --holdout-seed)"
             )
     settings = model.settle(train, heldout, chosen)
     return Plan(everything, train, heldout, held, settings, model.digest(everything))

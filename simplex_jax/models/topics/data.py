@@ -117,17 +117,18 @@ def hold_out(data: Corpus | Stored, count: int, seed: int) -> tuple[Training, An
     """Hold out `count` of D documents at random, 1 to D - 1, and split their tokens in two halves.
 
     Return the other documents, and counts of the observed and the target halves [count, V]; or all
-    documents and None if no document has a second token. The same seed holds out the same ones.
+    documents and None if no held-out document has a second token, or no other one has a token. The
+    same seed holds out the same ones.
     """
+    train: Training
     if isinstance(data, Corpus):
         train, rest = holdout(data, count, seed)
         halves = split_tokens(rest.counts, seed)
-        return (train, halves) if predictable(*halves) else (data, None)
-    held_out = np.random.default_rng(seed).choice(data.documents, count, replace=False)
-    halves = split_tokens(data.select(np.sort(held_out)), seed)
-    if not predictable(*halves):
-        return data, None
-    return Selection(data, np.setdiff1d(np.arange(data.documents), held_out)), halves
+    else:
+        held_out = np.random.default_rng(seed).choice(data.documents, count, replace=False)
+        halves = split_tokens(data.select(np.sort(held_out)), seed)
+        train = Selection(data, np.setdiff1d(np.arange(data.documents), held_out))
+    return (train, halves) if predictable(*halves) and size_of(train).tokens else (data, None)
 
 
 def predictable(observed: sp.csr_array, target: sp.csr_array) -> bool:

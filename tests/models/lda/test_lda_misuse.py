@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from simplex_jax import hdp, lda
+from simplex_jax.corpus import split
 from simplex_jax.evaluate.diagnostics import chain_warnings
+from simplex_jax.models import pipeline
 from simplex_jax.models.lda.estimator import LDA
 
 COUNTS = np.array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
@@ -87,6 +89,19 @@ def test_single_tokens_predict_nothing(kept):
     assert lda.fit(alone, 2, passes=2).corpus["held_out"] == 0
     with pytest.raises(ValueError, match="no document has two words"):
         LDA(2, passes=2).fit(COUNTS).score(np.eye(4, dtype=int))
+
+
+@pytest.mark.parametrize("model", [lda, hdp])
+def test_documents_to_learn_from_are_left(model):
+    """Where the only one with words would be held out, nothing is, or that is told."""
+    counts = np.zeros((10, 4), int)
+    counts[7] = 20
+    seed = next(seed for seed in range(99) if split.held_out(10, 1, seed)[7])
+    with pytest.raises(ValueError, match="or none of the others anything to learn from"):
+        model.fit(counts, passes=2, holdout=1, holdout_seed=seed)
+    session = pipeline.Session(holdout=None, holdout_seed=seed)
+    asked = model.MODEL.options()
+    assert pipeline.plan_of(model.MODEL, counts, asked, session).held == 0
 
 
 @pytest.mark.parametrize("heldout", [COUNTS, [COUNTS], (COUNTS, COUNTS + 0.5), "texts"])
