@@ -36,9 +36,12 @@ def load_config(directory: str | Path, command: str) -> dict[str, Any]:
     if not place.is_dir():
         raise RunError(f"{place}: there is no such directory")
     if not (place / "config.json").exists():
+        inner = min(place.glob("*/config.json"), default=None)  # of several numbers of topics
+        remedy = "give the directory that --out named"
+        if inner is not None:
+            remedy = f"give one of the runs in it, such as {inner.parent}"
         raise RunError(
-            f"{place}: this is not a run of {program} (there is no config.json): "
-            "give the directory that --out named"
+            f"{place}: this is not a run of {program} (there is no config.json): {remedy}"
         )
     config = load_json(place / "config.json")
     writer = config.get("command")

@@ -64,6 +64,10 @@ def test_numbers_of_topics_are_compared(command, texts, tmp_path):
     assert again.exit_code == 0, again.stderr
     assert again.stderr.count("is finished") == 4
     assert (out / "topics-2-seed-5" / "topics.csv").stat().st_mtime_ns == kept
+    for arguments in (["report", out], ["--resume", out]):
+        refused = invoke(name, *arguments)
+        assert refused.exit_code == 1
+        assert f"give one of the runs in it, such as {out / runs[0]}" in refused.stderr
     (out / "notes.txt").write_text("mine")
     again = invoke(name, texts, *CUT, *options, *length)
     assert again.exit_code == 1
