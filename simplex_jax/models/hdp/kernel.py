@@ -296,7 +296,7 @@ def _log_beta(key: jax.Array, concentration: jax.Array, counts: jax.Array) -> ja
     some = counts > 0
     log_x = draws.loggamma(key_x, concentration, counts.shape)
     log_y = draws.loggamma(key_y, jnp.where(some, counts, 1).astype(concentration.dtype))
-    return jnp.sum(jnp.where(some, log_x - jnp.logaddexp(log_x, log_y), 0))
+    return jnp.sum(jnp.where(some, -jax.nn.softplus(log_y - log_x), 0))  # precise near 0 too
 
 
 def _draw(key: jax.Array, tables: jax.Array, log_x: jax.Array, prior: Prior) -> jax.Array:

@@ -83,7 +83,7 @@ def log_beta(
     nonempty = totals > 0
     log_x = _loggamma(key_x, numbers, jnp.broadcast_to(concentration, totals.shape))
     log_y = _loggamma(key_y, numbers, jnp.where(nonempty, totals, 1).astype(concentration.dtype))
-    return jnp.where(nonempty, log_x - jnp.logaddexp(log_x, log_y), 0)
+    return jnp.where(nonempty, -jax.nn.softplus(log_y - log_x), 0)  # precise near 0 too
 
 
 def _loggamma(key: jax.Array, numbers: jax.Array, shape_parameter: jax.Array) -> jax.Array:
