@@ -7,7 +7,7 @@ from simplex_jax.corpus import Corpus
 from simplex_jax.models.hdp.state import BETA, check_capacity
 from simplex_jax.models.options import MOST_CONCENTRATION, again, option, options
 from simplex_jax.models.pipeline import Session
-from simplex_jax.models.topics.concentrations import Prior
+from simplex_jax.models.topics.concentrations import LEAST, Prior
 from simplex_jax.models.topics.data import check_heldout, size_of
 from simplex_jax.models.topics.engine import resolve
 from simplex_jax.models.topics.options import TopicOptions, check_words
@@ -152,6 +152,13 @@ def _settled_priors(options: Options) -> dict[str, Any]:
             chosen = getattr(options, f"{name}_{part}")
             value = value if chosen is None else chosen
             priors[f"{name}_{part}"] = value if getattr(options, name) is None else None
+        if getattr(options, name) is None:
+            mean = priors[f"{name}_shape"] / priors[f"{name}_rate"]
+            if not LEAST <= mean <= MOST_CONCENTRATION:
+                raise ValueError(
+                    f"the prior mean of {name}, {name}_shape / {name}_rate, must be from {LEAST:g} "
+                    f"to {MOST_CONCENTRATION:,.0f}; it is {mean:g}"
+                )
     return priors
 
 

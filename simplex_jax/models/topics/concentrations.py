@@ -17,7 +17,9 @@ from simplex_jax import arguments, draws
 from simplex_jax.samplers.rows import sums
 
 LEARN = ("symmetric", "vector")
-_LEAST = 1e-12
+
+LEAST = 1e-12
+"""Smallest learned concentration."""
 
 
 class Evidence(NamedTuple):
@@ -119,5 +121,5 @@ def move(
     else:
         log_gamma = draws.cir(key, jnp.log(concentration * rate), shape, step_size)
     # A concentration must not underflow to zero.
-    new = jnp.maximum(jnp.exp(log_gamma - jnp.log(rate)), _LEAST).astype(concentration.dtype)
+    new = jnp.maximum(jnp.exp(log_gamma - jnp.log(rate)), LEAST).astype(concentration.dtype)
     return jnp.broadcast_to(new, (size,))

@@ -99,6 +99,8 @@ def test_options_are_settled():
         ({"initial_topics": 9, "capacity": 8}, "initial_topics must be at most the capacity, 8"),
         ({"alpha": 1.0, "alpha_rate": 2.0}, "alpha_rate cannot be combined with a fixed alpha"),
         ({"capacity": 10**6}, "capacity must be at most 65,535"),
+        ({"alpha_rate": 1e-8}, r"alpha_rate, must be from 1e-12 to 16,777,216; it is 1e\+08"),
+        ({"gamma_shape": 1e-20}, "the prior mean of gamma, gamma_shape / gamma_rate, must be from"),
     ):
         with pytest.raises(ValueError, match=message):
             hdp.resolve(COUNTS, **options)
