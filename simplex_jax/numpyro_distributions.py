@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.kl import kl_divergence
 from numpyro.distributions.transforms import ParameterFreeTransform, ZeroSumTransform
-from numpyro.distributions.util import validate_sample
+from numpyro.distributions.util import promote_shapes, validate_sample
 from numpyro.infer.reparam import Reparam
 
 from simplex_jax import draws
@@ -72,6 +72,9 @@ class VonMisesFisher(dist.Distribution):
                 f"the shapes of mean_direction {mean_shape}, less its last axis, and concentration "
                 f"{shape} do not broadcast"
             ) from None
+        # All batch axes in both: numpyro's scan stacks each along a new first axis.
+        (mean_direction,) = promote_shapes(mean_direction, shape=(*batch_shape, mean_shape[-1]))
+        (concentration,) = promote_shapes(concentration, shape=batch_shape)
         self.mean_direction = jnp.asarray(mean_direction)
         self.concentration = jnp.asarray(concentration)
         super().__init__(batch_shape, mean_shape[-1:], validate_args=validate_args)

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
-from numpyro.distributions.util import validate_sample
+from numpyro.distributions.util import promote_shapes, validate_sample
 
 from simplex_jax import draws
 
@@ -105,6 +105,9 @@ class WordCounts(dist.Distribution):
             raise ValueError(f"{name} must have a last axis, of the V words; it is a scalar")
         shape, event_shape = jnp.shape(given)[:-1], jnp.shape(given)[-1:]
         batch_shape = _check_shapes("totals", jnp.shape(totals), name, (*shape, *event_shape))
+        # All batch axes in both: numpyro's scan stacks each along a new first axis.
+        (totals,) = promote_shapes(totals, shape=batch_shape)
+        (given,) = promote_shapes(given, shape=(*batch_shape, *event_shape))
         self.totals = jnp.asarray(totals)
         # Stored as given, with their form: an underflow must stay 0, and a logarithm finite.
         self.topics, self.logarithms = jnp.asarray(given), topics is None

@@ -6,10 +6,13 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.contrib.control_flow import scan
 from numpyro.infer import MCMC, NUTS, Predictive
+from numpyro.infer.util import log_density
 
 from simplex_jax.geometry import von_mises_fisher as vmf
 from simplex_jax.numpyro_distributions import VonMisesFisher, VonMisesFisherReparam
+from simplex_jax.numpyro_kernels import WordCounts
 
 MEANS = jnp.array([[0.6, 0.0, 0.8], [0.0, 1.0, 0.0]])
 K = jnp.array([3.0, 400.0])
@@ -130,3 +133,28 @@ def test_reparam_has_the_density_of_the_site() -> None:
         VonMisesFisherReparam()("z", VonMisesFisher(MEANS[0], 1.0), MEANS[0])
     with pytest.raises(ValueError, match="'z' is Normal"):
         VonMisesFisherReparam()("z", dist.Normal(0, 1), None)
+
+
+ROWS = jnp.arange(1, 5)
+TURNS = jnp.stack([jnp.cos(ROWS), jnp.sin(ROWS)], axis=-1)  # four unit vectors
+LAWS = {
+    "VonMisesFisher": (lambda turn: VonMisesFisher(turn, ROWS.astype(float)), TURNS),
+    "WordCounts": (lambda turn: WordCounts(ROWS, turn**2), jnp.stack([ROWS, 0 * ROWS], axis=-1)),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_parameters_with_other_batch_axes_in_scan(name) -> None:
+    """One parameter changes by step, the other by row: with as many rows as steps, unnoticed."""
+    law, x = LAWS[name]
+
+    def model():
+        def step(carry, turn):
+            with numpyro.plate("rows", 4):
+                numpyro.sample("x", law(turn), obs=x)
+            return carry, None
+
+        scan(step, 0.0, TURNS)
+
+    expected = sum(law(turn).log_prob(x).sum() for turn in TURNS)
+    np.testing.assert_allclose(log_density(model, (), {}, {})[0], expected, rtol=1e-5)
