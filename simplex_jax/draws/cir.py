@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from simplex_jax import arguments
 from simplex_jax.draws import gamma, native, uniform
 from simplex_jax.draws.bits import offset_of, random_words, use_up
+from simplex_jax.draws.derivatives import refused
 
 # Above this rate the transition may be written relative to its drift (cir_by_xla): a normal, at
 # most 6.3 in size, then cannot cancel the square root of twice the rate.
@@ -47,7 +48,7 @@ def _cir(
     shape: tuple[int, ...],
 ) -> jax.Array:
     by_xla = partial(cir_by_xla, shape=shape)
-    step = step_of(h)
+    log_theta, a, step = refused(log_theta), refused(a), step_of(refused(h))
     if log_theta.dtype != jnp.float32:
         return by_xla(key, log_theta, a, step, offset)
     by_native = partial(native.cir, shape=shape)

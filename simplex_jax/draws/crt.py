@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from simplex_jax import arguments
 from simplex_jax.draws import uniform
 from simplex_jax.draws.bits import random_words, use_up
+from simplex_jax.draws.derivatives import refused
 
 
 def crt(
@@ -64,6 +65,7 @@ def crt(
 @jax.jit
 def _crt(key: jax.Array, c: jax.Array, n: jax.Array, columns: jax.Array | None) -> jax.Array:
     shape, dtype = c.shape, c.dtype
+    c, n = refused(c), refused(n)
     valid = arguments.positive(c) & _whole(n)
     c, n = arguments.flatten(shape, jnp.where(valid, c, 1), jnp.where(valid, n, 0))
     size = c.shape[0]

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from simplex_jax import arguments
 from simplex_jax.draws import native, rejection, uniform
 from simplex_jax.draws.bits import offset_of, random_words, use_up
+from simplex_jax.draws.derivatives import refused
 
 # log1p(y) - y + y^2/2 - y^3/3 over y^4 for |y| <= 1/4, in y / (1/4), highest degree first;
 # relative error 4e-7. In float32 the direct difference would lose all its digits there.
@@ -112,6 +113,7 @@ def small(
 
 @partial(jax.jit, static_argnames="shape")
 def _loggamma(key: jax.Array, a: jax.Array, offset: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    a = refused(a)
     by_xla = partial(loggamma_by_xla, shape=shape)
     if a.dtype != jnp.float32:
         return by_xla(key, a, offset)

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from simplex_jax import arguments
 from simplex_jax.draws import native, rejection, uniform
 from simplex_jax.draws.bits import random_words, use_up
+from simplex_jax.draws.derivatives import refused
 
 _INVERSION_LIMIT = 10.0
 # Poisson(10) exceeds this with probability below 2^-65, the resolution of the finest uniform.
@@ -94,7 +95,7 @@ def _by_inversion(bits: jax.Array, rate: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnames="shape")
 def _poisson(key: jax.Array, rate: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    by_xla = partial(poisson_by_xla, shape=shape)
+    by_xla, rate = partial(poisson_by_xla, shape=shape), refused(rate)
     if rate.dtype != jnp.float32:
         return by_xla(key, rate)
     by_native = partial(native.poisson, shape=shape)

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from simplex_jax import arguments
 from simplex_jax.draws import rejection, uniform
 from simplex_jax.draws.bits import random_words
+from simplex_jax.draws.derivatives import refused
 
 
 def von_mises_fisher(
@@ -123,7 +124,7 @@ def _shortfall(key: jax.Array, k: jax.Array, p: int) -> jax.Array:
     """Draw u in [0, 2] with density proportional to (u (2 - u))^((p - 3)/2) exp(-k u)."""
     if p == 3:
         return _closed_form(key, k)
-    return rejection.sample(key, k, partial(_propose, p=p))
+    return rejection.sample(key, refused(k), partial(_propose, p=p))
 
 
 def _closed_form(key: jax.Array, k: jax.Array) -> jax.Array:

@@ -54,7 +54,7 @@ def test_a_donated_state():
 
 @pytest.mark.slow
 def test_gradients_of_something_else():
-    """The gradient is that of the loss given the draw; without the cut JAX refuses."""
+    """The gradient is that of the loss given the draw; without the cut draws refuse."""
     scope = executed("Gradients of something else in the same program")
     means, x = jnp.array([-0.5, 0.5]), scope["x"]
 
@@ -63,7 +63,7 @@ def test_gradients_of_something_else():
         return -jax.nn.logsumexp(scope["state"].position + log_p, axis=1).mean()
 
     np.testing.assert_allclose(scope["slopes"], jax.grad(given)(means), rtol=1e-5)
-    with pytest.raises(ValueError, match=r"Reverse-mode|cannot be differentiated"):
+    with pytest.raises(ValueError, match="draws have no derivative"):
         jax.grad(lambda m: scope["loss"](m, jax.random.key(2), scope["state"], lambda p: p)[0])(
             means
         )

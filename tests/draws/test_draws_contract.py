@@ -190,6 +190,51 @@ def test_key_reuse_is_seen_and_never_done(name: str, seed: int) -> None:
             case(key, *values_of(case), shape=(3, 6))
 
 
+# Derivatives
+
+
+@every_argument
+@pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
+def test_derivatives_are_refused(
+    name: str, argument: str, wide: bool, getkey: Callable[[], jax.Array]
+) -> None:
+    """By both modes and all precisions; without this, forward mode gave those of proposals."""
+    case, key = CASES[name], getkey()
+    with jax.enable_x64(wide):
+        values = dict(zip(case.arguments, values_of(case, float), strict=True))
+
+        def total(value: jax.Array) -> jax.Array:
+            return case(key, *(values | {argument: value}).values()).sum().astype(float)
+
+        def forward(value: jax.Array) -> jax.Array:
+            return jax.jvp(total, (value,), (value,))[1]
+
+        for derivative in (forward, jax.grad(total)):
+            if name == "categorical":  # an index has the derivative 0
+                assert (derivative(values[argument]) == 0).all()
+                continue
+            with pytest.raises(ValueError, match="draws have no derivative in their parameters"):
+                jax.eval_shape(derivative, values[argument])
+        cut = jax.grad(lambda x: (x * total(jax.lax.stop_gradient(x))).sum())
+        assert jax.eval_shape(cut, values[argument]).shape == values[argument].shape
+
+
+def test_derivatives_of_directions(getkey: Callable[[], jax.Array]) -> None:
+    """In the concentration: refused where a draw may be rejected, so not in three dimensions."""
+    key = getkey()
+    for p in (2, 3, 4):
+        mean = jnp.eye(p)[0]
+
+        def forward(k: jax.Array, mean: jax.Array = mean) -> jax.Array:
+            return jax.jvp(lambda k: draws.von_mises_fisher(key, mean, k), (k,), (k,))[1]
+
+        if p == 3:
+            assert jax.eval_shape(forward, 2.0).shape == (3,)
+            continue
+        with pytest.raises(ValueError, match="draws have no derivative"):
+            jax.eval_shape(forward, 2.0)
+
+
 # Bad arguments
 
 
