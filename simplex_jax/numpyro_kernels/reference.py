@@ -206,7 +206,8 @@ def _log_prior_on_simplex(
     """Return the log prior density of log-probabilities centre + rho, in log ratios."""
     law = sites.base(fn)
     if isinstance(law, dist.Dirichlet | LogDirichlet):
-        alpha = jnp.broadcast_to(law.concentration, rho.shape)
+        # Not of the shape of rho, if it depends on sites that are summed out.
+        alpha = law.concentration
         mean = jnp.log(alpha) - jnp.log(alpha.sum(axis=-1, keepdims=True))
         return sum_rightmost(_log_dirichlet(rho + (centre - mean), alpha), fn.event_dim - 1)
     y = centre + rho
@@ -230,7 +231,8 @@ def _log_prior_of_positive(
 def _log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
     """Return the log density of a site from its base law, without validation of values."""
     law = sites.base(fn)
-    log_prob = law.expand(value.shape[: value.ndim - law.event_dim]).log_prob(value)
+    shape = jnp.broadcast_shapes(law.batch_shape, value.shape[: value.ndim - law.event_dim])
+    log_prob = law.expand(shape).log_prob(value)
     return sum_rightmost(log_prob, fn.event_dim - law.event_dim)
 
 
