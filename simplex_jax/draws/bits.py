@@ -84,6 +84,15 @@ def offset_of(value: ArrayLike) -> jax.Array:
     raise ValueError(f"offset must be an integer from 0 to 2^32 - 1; it is {value!r}")
 
 
+def zeros(key: jax.Array, dtype: jnp.dtype, *parameters: jax.Array) -> jax.Array:
+    """Return zeros in the shape of parameters, to start a loop of draws with a key.
+
+    Inside `shard_map` they vary over the mesh axes of the key and of all parameters, as what a loop
+    starts with must if its results do.
+    """
+    return jnp.zeros_like(sum(parameters) + key_words(key)[0], dtype)
+
+
 def use_up(key: jax.Array) -> None:
     """Mark a key as used for JAX's key-reuse checker, which does not see that its words are.
 

@@ -27,7 +27,7 @@ def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
     """
     # Both passes must see the same numbers: neither may recompute them with fused operations.
     weights = lax.optimization_barrier(weights)
-    zero = jnp.zeros(weights.shape[1], weights.dtype)
+    zero = jnp.zeros_like(weights[0])
     total, _ = lax.scan(lambda total, row: (total + row, None), zero, weights, unroll=_UNROLL)
     threshold = u * total
 
@@ -36,7 +36,7 @@ def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
         total = total + row
         return (total, passed + (total <= threshold)), None
 
-    start = (zero, jnp.zeros(weights.shape[1], jnp.int32))
+    start = (zero, jnp.zeros_like(threshold, jnp.int32))
     (_, passed), _ = lax.scan(pass_category, start, weights, unroll=_UNROLL)
     return jnp.minimum(passed, weights.shape[0] - 1)
 

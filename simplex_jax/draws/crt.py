@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax import arguments
 from simplex_jax.draws import uniform
-from simplex_jax.draws.bits import random_words, use_up
+from simplex_jax.draws.bits import random_words, use_up, zeros
 from simplex_jax.draws.derivatives import refused
 
 
@@ -82,7 +82,8 @@ def _crt(key: jax.Array, c: jax.Array, n: jax.Array, columns: jax.Array | None) 
         new = (uniform.uniform(word, dtype) * (c + j) < c + i + 1) & (j < n)
         return row + 1, j, tables + new
 
-    state = (jnp.int32(0), jnp.zeros(size, dtype), (n > 0).astype(dtype))
+    none = zeros(key, dtype, c, n, *(() if columns is None else (columns,)))
+    state = (jnp.int32(0), none, none + (n > 0))
     tables = lax.while_loop(lambda state: jnp.any(state[1] < n - 1), jump, state)[2]
     return jnp.where(valid, arguments.unflatten(shape, tables), jnp.nan)
 

@@ -108,7 +108,7 @@ def small(
         return log_x, accepted, jnp.where(eligible, fresh, ratio)
 
     # In XLA it costs nearly as much time as it saves in native code.
-    return lax.cond(eligible.any(), propose, lambda: (ratio, jnp.zeros_like(eligible), ratio))
+    return lax.cond(eligible.any(), propose, lambda: (ratio, jnp.zeros_like(ratio, bool), ratio))
 
 
 @partial(jax.jit, static_argnames="shape")

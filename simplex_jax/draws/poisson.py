@@ -87,7 +87,8 @@ def _by_inversion(bits: jax.Array, rate: jax.Array) -> jax.Array:
         tail = jnp.clip(tail - pmf, 0, jnp.where(ratio < 1, bound, 1))
         return number + 1, pmf, tail, count
 
-    start = (jnp.zeros((), dtype), jnp.exp(-rate), -jnp.expm1(-rate), jnp.zeros_like(rate))
+    none = jnp.zeros_like(v + rate)
+    start = (jnp.zeros((), dtype), jnp.exp(-rate), -jnp.expm1(-rate), none)
     return lax.while_loop(
         lambda state: (state[0] < _LARGEST_SMALL) & jnp.any(v < state[2]), step, start
     )[3]

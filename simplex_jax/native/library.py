@@ -73,6 +73,31 @@ class Library:
             self.prefix(platform)
         return f"{prefix or self.name}_{call}"
 
+    def call(
+        self,
+        name: str,
+        results: Any,
+        *,
+        vmap_method: str,
+        prefix: str | None = None,
+        aliases: dict[int, int] | None = None,
+    ) -> Callable:
+        """Return a call as a function of arrays and named attributes."""
+        function = jax.ffi.ffi_call(
+            self.target(name, prefix),
+            results,
+            vmap_method=vmap_method,
+            input_output_aliases=aliases,
+        )
+
+        def call(*arguments: jax.Array, **attributes: Any) -> Any:
+            # Inside `shard_map` JAX would take the results to be equal on all devices.
+            axes = [jax.typeof(array).manual_axis_type.varying for array in arguments]
+            varying = tuple(frozenset().union(*axes))
+            return lax.pcast(function(*arguments, **attributes), varying, to="varying")
+
+        return call
+
     def why_not(self, platform: str = "cpu") -> str:
         """Return why there is no library that loads."""
         if self.built(platform) is None:

@@ -1,7 +1,9 @@
 """Draws by native code that XLA calls: the same variates up to rounding, in less time."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,11 +37,7 @@ def hash_pairs(
     width: int = 16,
 ) -> jax.Array:
     """Hash as `bits.threefry2x32` does: counters (0, first), (0, first + 1), ..., [size, 2]."""
-    call = jax.ffi.ffi_call(
-        LIBRARY.target("hash", prefix),
-        jax.ShapeDtypeStruct((size, 2), jnp.uint32),
-        vmap_method="broadcast_all",
-    )
+    call = _function("hash", prefix, jax.ShapeDtypeStruct((size, 2), jnp.uint32))
     return call(key_words, first.reshape(1), width=np.int64(width))
 
 
@@ -87,11 +85,7 @@ def choose(
     weights: jax.Array, u: jax.Array, *, prefix: str | None = None, width: int = 16
 ) -> jax.Array:
     """Choose as `categorical.choose` does, in float32."""
-    call = jax.ffi.ffi_call(
-        LIBRARY.target("choose", prefix),
-        jax.ShapeDtypeStruct(u.shape, jnp.int32),
-        vmap_method="broadcast_all",
-    )
+    call = _function("choose", prefix, jax.ShapeDtypeStruct(u.shape, jnp.int32))
     return call(weights, u, width=np.int64(width))
 
 
@@ -99,16 +93,17 @@ def normalise(
     log_weights: jax.Array, *, prefix: str | None = None, width: int = 16
 ) -> tuple[jax.Array, jax.Array]:
     """Compute what `dirichlet.normalise` does, in float32."""
-    call = jax.ffi.ffi_call(
-        LIBRARY.target("normalise", prefix),
-        (
-            jax.ShapeDtypeStruct(log_weights.shape, jnp.float32),
-            jax.ShapeDtypeStruct((*log_weights.shape[:-1], 1), jnp.float32),
-        ),
-        vmap_method="broadcast_all",
+    results = (
+        jax.ShapeDtypeStruct(log_weights.shape, jnp.float32),
+        jax.ShapeDtypeStruct((*log_weights.shape[:-1], 1), jnp.float32),
     )
+    call = _function("normalise", prefix, results)
     log_p, log_total = call(log_weights, width=np.int64(width))
     return log_p, log_total
+
+
+def _function(name: str, prefix: str | None, results: Any) -> Callable:
+    return LIBRARY.call(name, results, vmap_method="broadcast_all", prefix=prefix)
 
 
 def _call(
@@ -121,11 +116,7 @@ def _call(
     width: int,
 ) -> jax.Array:
     """Call the library. `width`, of vectors, is for tests; results do not depend on it."""
-    call = jax.ffi.ffi_call(
-        LIBRARY.target(name, prefix),
-        jax.ShapeDtypeStruct((math.prod(shape),), jnp.float32),
-        vmap_method="broadcast_all",
-    )
+    call = _function(name, prefix, jax.ShapeDtypeStruct((math.prod(shape),), jnp.float32))
     flat = [_period(parameter, shape) for parameter in parameters]
     begin = bits.offset_of(offset).reshape(1)
     return call(bits.key_words(key), begin, *flat, width=np.int64(width)).reshape(shape)

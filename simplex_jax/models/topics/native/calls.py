@@ -52,11 +52,8 @@ def table_bytes(num_topics: int, num_words: int) -> int:
 
 
 def _call(name: str, results, *, prefix: str | None = None, aliases=None):
-    return jax.ffi.ffi_call(
-        library.LIBRARY.target(name, prefix),
-        results,
-        vmap_method="sequential",
-        input_output_aliases=aliases,
+    return library.LIBRARY.call(
+        name, results, vmap_method="sequential", prefix=prefix, aliases=aliases
     )
 
 
