@@ -168,12 +168,14 @@ def unflatten(shape: tuple[int, ...], value: jax.Array) -> jax.Array:
 
 
 def scalar(name: str, value: ArrayLike) -> jax.Array:
-    """Return a finite and positive number, or raise a ValueError that names it."""
+    """Return a finite and positive number, or raise a ValueError that names it.
+
+    A traced number out of range becomes NaN.
+    """
     number = as_float(name, value)
     if number.ndim:
         raise ValueError(f"{name} must be a scalar; its shape is {number.shape}")
-    require(name, number, positive(number), "finite and positive")
-    return number
+    return _required(name, number, positive(number), "finite and positive")
 
 
 def size(value: float) -> float:
@@ -189,7 +191,7 @@ def tree(name: str, value: Any, allowed: str = "positive") -> Any:
     """Return a tree of parameters with arrays as leaves; a list of numbers is one array.
 
     Raise a ValueError that names leaf and index unless all are `allowed`: "positive", "nonnegative"
-    or "finite".
+    or "finite". Traced numbers out of range become NaN.
     """
     checks: dict[str, tuple[Callable[[jax.Array], jax.Array], str]] = {
         "positive": (positive, "finite and positive"),
@@ -202,8 +204,7 @@ def tree(name: str, value: Any, allowed: str = "positive") -> Any:
     for path, leaf in leaves:
         where = name + jax.tree_util.keystr(path)
         array = as_float(where, leaf)
-        require(where, array, valid(array), needs)
-        arrays.append(array)
+        arrays.append(_required(where, array, valid(array), needs))
     return jax.tree.unflatten(structure, arrays)
 
 
@@ -220,6 +221,12 @@ def require(name: str, value: jax.Array, valid: jax.Array, needs: str) -> None:
     wrong = np.asarray(value)[where] if np.shape(value) else np.asarray(value)
     place = f" at index {where}" if where else ""
     raise ValueError(f"{name} must be {needs}; it is {wrong}{place}")
+
+
+def _required(name: str, value: jax.Array, valid: jax.Array, needs: str) -> jax.Array:
+    """Return ``value``, which `require` checked, with NaN where it is traced and not valid."""
+    require(name, value, valid, needs)
+    return jnp.where(valid, value, jnp.nan) if isinstance(valid, jax.core.Tracer) else value
 
 
 def masked(name: str, value: jax.Array, *, or_zero: bool = False) -> jax.Array:

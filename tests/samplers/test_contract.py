@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax import base, batches, estimators
+from simplex_jax import base, batches, estimators, gradients
 from simplex_jax.draws import native
 from simplex_jax.runtime import driver
-from simplex_jax.samplers import scir, sgrld, smld
+from simplex_jax.samplers import scir, sgld, sgrld, smld
 
 LABELS = np.array([0] * 8 + [1] + [3])
 SAMPLERS = {
@@ -227,6 +227,33 @@ def test_bad_parameters_are_named(name):
     if not name.startswith("smld"):
         with pytest.raises(ValueError, match="total"):
             SAMPLERS[name.split()[0]](estimator, 0.1, 0.1, total="forgotten")
+
+
+COUNTED, NORMAL = estimators.categorical(10), gradients.density(lambda x: -(x**2).sum() / 2)
+TRACED = {
+    "concentration": (lambda a: scir.build(COUNTED, a, 0.5), -0.5),
+    "step of a simplex kernel": (lambda h: sgrld.build(COUNTED, 0.1, h), 0.0),
+    "step": (lambda h: sgld.build(NORMAL, h), 0.0),
+    "preconditioner": (lambda m: sgld.build(NORMAL, 0.1, preconditioner=m), 0.0),
+    "schedule that reaches 0": (lambda h: sgld.build(NORMAL, lambda step: h * (1 - step)), 0.1),
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_bad_parameters_in_traced_code_give_nan(name, getkey):
+    """The counts hid a negative concentration, and a step of 0 left the chain where it was."""
+    build, bad = TRACED[name]
+    key = getkey()
+
+    @jax.jit
+    def moved(value):
+        kernel = build(value)
+        state = kernel.init(key, jnp.ones(3))
+        return jax.lax.scan(
+            lambda s, _: kernel.update(key, s, np.minimum(LABELS, 2)), state, length=2
+        )[0]
+
+    assert np.isnan(moved(bad).position).all()
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
