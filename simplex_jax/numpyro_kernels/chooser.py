@@ -99,8 +99,8 @@ def recommend(
         The choice with its kernel and reason, and the results of all candidates.
 
     Raises:
-        ValueError: The model has minibatches, which only SCIR and SGMCMC support, or sites that no
-            candidate can sample.
+        ValueError: The model has minibatches, which only SCIR and SGMCMC support, or a candidate
+            refuses a site, such as one with a scaled prior; the message says what to use instead.
         RuntimeError: No candidate finished its warm-up.
 
     Example:
