@@ -24,7 +24,7 @@ from jax import lax
 from scipy import special
 
 from simplex_jax import arguments, draws
-from simplex_jax.base import PyTree
+from simplex_jax.base import PyTree, as_pytree
 from simplex_jax.draws.keys import by_native_code
 from simplex_jax.evaluate import matching, partitions
 from simplex_jax.models.dpm import families
@@ -271,6 +271,7 @@ def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD
          [0.6  0.3 ]] [0.13 0.1 ]
     """
     shard = arguments.at_least("shard", shard, 1)
+    family = as_pytree(family)
     families.check(family, rows)
     rows = families.on_device(rows)
     size, count = families.size(rows), len(samples.shares)

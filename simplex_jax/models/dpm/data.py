@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax.base import PyTree
+from simplex_jax.base import PyTree, as_pytree
 from simplex_jax.corpus import Corpus, categories, split, to_vocabulary
 from simplex_jax.corpus import digest as digest_of_corpus
 from simplex_jax.corpus.categories import Categories
@@ -81,6 +81,7 @@ def as_data(data: Any) -> Data:
             raise ValueError(
                 "a corpus or a table of categories decides its family: leave family out"
             )
+        family = as_pytree(family)
         family.check(rows)
         size, rows = families.size(rows), families.on_device(rows)
         return Data(rows, tuple(map(str, range(size))), np.arange(size), None, family)

@@ -38,7 +38,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from simplex_jax import arguments, batches, schedules
-from simplex_jax.base import Kernel, PyTree, bind
+from simplex_jax.base import Kernel, PyTree, as_pytree, bind
 from simplex_jax.batches import Stream
 from simplex_jax.corpus import device
 from simplex_jax.models.dpm import families, step
@@ -182,8 +182,10 @@ def build(
     )
     if total == "carried" and label_moves:
         raise ValueError("label_moves=True is incompatible with total='carried'")
+    family = as_pytree(family)
     size = families.size(rows)
     families.check(family, rows)
+    rows = families.on_device(rows)
     if sampler != "exact" and family.simplex is None:
         raise ValueError(f"sampler {sampler!r} requires a family with simplex atoms")
     if decay is not None and variant != "independent":
@@ -318,6 +320,7 @@ def log_predictive(family: Family, mixture: Mixture, rows: PyTree) -> jax.Array:
     dG_0(\theta) \big)`: the weight of the sticks beyond C has the prior predictive density. Factors
     that the family omits are omitted. The mixture has no axis of chains.
     """
+    rows = families.on_device(rows)
     size, capacity = families.size(rows), mixture.log_weights.shape[0]
     at_once = dp_labels.rows_at_once(rows, size, capacity)
     parts = dp_labels.in_parts(jnp.arange(size, dtype=jnp.int32), at_once, size)

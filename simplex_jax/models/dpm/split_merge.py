@@ -39,6 +39,7 @@ from simplex_jax.draws.keys import words_by_native_code
 from simplex_jax.geometry.rising import log_rising
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
+from simplex_jax.models.dpm.families.family import draw_atoms
 from simplex_jax.models.dpm.state import where
 
 # Number of rows processed together.
@@ -141,7 +142,7 @@ def propose(
     def launch(i: jax.Array, groups: _Groups) -> _Groups:
         sizes = groups.sizes.astype(jnp.result_type(float))
         log_shares = draws.log_dirichlet(jax.random.fold_in(key_shares, i), sizes)
-        atoms = family.draw(jax.random.fold_in(key_atoms, i), groups.statistics)
+        atoms = draw_atoms(family, jax.random.fold_in(key_atoms, i), groups.statistics)
         # For a merge, the last round scores the present groups instead of drawing.
         drawn = split | (i < rounds)
         key = jax.random.fold_in(key_sides, i)

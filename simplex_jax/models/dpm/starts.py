@@ -24,6 +24,7 @@ from simplex_jax.draws.categorical import choose_by_native_code
 from simplex_jax.draws.keys import by_native_code, words_by_native_code
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
+from simplex_jax.models.dpm.families.family import draw_atoms
 from simplex_jax.models.dpm.labels import in_parts, rows_at_once
 
 _NUMBERS = (1, 2, 4, 8, 15, 30, 60)
@@ -119,7 +120,7 @@ def _draw_clusters(
     sizes = jnp.zeros(most, jnp.result_type(float)).at[labels].add(1, mode="drop")
     log_shares = draws.log_dirichlet(key_shares, sizes + 1 / most)
     log_shares = jnp.where(jnp.arange(most) < number, log_shares, -jnp.inf)
-    return log_shares, family.draw(key_atoms, family.statistics(rows, labels, most))
+    return log_shares, draw_atoms(family, key_atoms, family.statistics(rows, labels, most))
 
 
 def _draw_labels(key: jax.Array, logits: jax.Array) -> jax.Array:

@@ -4,14 +4,16 @@ import signal
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.cut_runs import Cut, look_after_every_step
 
 from simplex_jax import dpm
+from simplex_jax.base import bind
 from simplex_jax.corpus import from_counts
 from simplex_jax.corpus.categories import Categories
-from simplex_jax.models.dpm import checks, clusters, families, fitting
+from simplex_jax.models.dpm import checks, clusters, data, families, fitting, model, starts
 from simplex_jax.models.dpm.variables import Variables
 from simplex_jax.runtime.checkpoint import CheckpointError
 
@@ -240,6 +242,50 @@ def test_a_family_without_simplex():
     assert fitted.clusters.labels[::2].max() != fitted.clusters.labels[1::2].max()
     leaves = jax.tree.leaves(fitted.clusters.profiles)
     assert all(np.isfinite(leaf).all() for leaf in leaves)
+
+
+def trace_update(family, rows=ROWS):
+    """Trace a first state and an update with split-merge moves."""
+    labels = jax.ShapeDtypeStruct((families.size(rows),), jnp.int32)
+    kernel, _ = model.build(rows, family, split_merge=1)
+    state = jax.eval_shape(kernel.init, jax.random.key(0), labels)
+    return jax.eval_shape(kernel.update, jax.random.key(1), state, labels)
+
+
+def test_a_family_of_ones_own_may_draw_by_any_function_of_jax():
+    """`jax.random.poisson` takes keys of JAX's own implementation only."""
+
+    def draw(own, key, statistics):
+        key_noise, key = jax.random.split(key)
+        shift = 0 * jax.random.poisson(key_noise, 1.0)
+        return jax.tree.map(lambda leaf: leaf + shift, own(key, statistics))
+
+    family = FAMILY._replace(draw=bind(draw, FAMILY.draw))
+    key = jax.random.key(0)
+    labels = jax.eval_shape(lambda key: starts.predictive_labels(key, family, ROWS, 4), key)
+    assert labels.shape == (42,)
+    assert trace_update(family)[0].labels.shape == (42,)
+
+
+def test_a_family_of_plain_functions():
+    family = families.Family(
+        draw=lambda key, sums: jax.random.normal(key, sums.shape),
+        statistics=lambda x, labels, k: jnp.zeros((k, 1)).at[labels].add(x, mode="drop"),
+        log_likelihood=lambda x, atoms: -0.5 * (x - atoms.T) ** 2,
+        log_predictive=lambda x: -0.25 * x[:, 0] ** 2,
+        log_evidence=lambda sums, given=None: -sums[:, 0],
+        check=lambda x: None,
+    )
+    rows = np.ones((5, 1), np.float32)
+    assert len(data.digest(data.as_data(data.Given(rows, family)))) == 64
+    assert trace_update(family, rows)[0].labels.shape == (5,)
+    log_weights = np.log([[0.75]])
+    mixtures = model.Mixture(
+        jnp.array(log_weights), jnp.log(jnp.array([0.25])), jnp.ones((1, 1, 1))
+    )
+    samples = clusters.Samples(mixtures, np.ones((1, 1, 1), np.float32))
+    share = 0.75 / (0.75 + 0.25 * np.exp(-0.25))
+    np.testing.assert_allclose(dpm.assign(samples, family, rows).shares, share, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

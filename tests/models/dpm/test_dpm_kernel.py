@@ -134,6 +134,18 @@ def test_bad_first_labels_are_named(labels, message):
         kernel.init(KEY, labels)
 
 
+def test_rows_may_be_arrays_of_numpy():
+    family = families.diagonal_gaussian(np.zeros(2, np.float32), 1.0)
+    rows = np.ones((5, 2))
+    kernel, _ = dpm_mixture.build(rows, family)
+    labels = jax.ShapeDtypeStruct((5,), jnp.int32)
+    state = jax.eval_shape(kernel.init, KEY, labels)
+    density = jax.eval_shape(
+        lambda mixture: dpm_mixture.log_predictive(family, mixture, rows), state[0]
+    )
+    assert density.shape == (5,)
+
+
 def test_random_labels():
     labels = dpm_mixture.random_labels(KEY, ROWS, 2, chains=50)
     assert labels.shape == (50, 4)

@@ -1,7 +1,7 @@
 """Component families of mixtures, each a record of functions, and their rows.
 
-A custom family is a `Family` whose functions are bound to their hyperparameters by
-`simplex_jax.base.bind`; see `multinomial` for a short one.
+A custom family is a `Family` of plain functions, or of functions that `simplex_jax.base.bind` binds
+to hyperparameters: these can change without recompilation. See `multinomial` for a short one.
 """
 
 from simplex_jax.models.dpm.families.categorical import categorical, variables
