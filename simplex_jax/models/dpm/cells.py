@@ -1,5 +1,6 @@
 """Columns of a user's table: the kind of each, and its cells as numbers or texts."""
 
+import datetime
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -11,12 +12,14 @@ import numpy as np
 from simplex_jax.arguments import as_number
 from simplex_jax.corpus.categories import MAX_VALUES
 from simplex_jax.models.dpm.families.diagonal_gaussian import moments_of
-from simplex_jax.models.dpm.families.poisson import MOST
+from simplex_jax.models.dpm.families.poisson import MOST, check_total
 
 KINDS = ("number", "category", "count")
 """What a column can be."""
 
 _SHOWN = 8
+_TIMES = (datetime.date, datetime.time, datetime.timedelta)
+_SIGNS = str.maketrans("", "", ",% \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}'$€£¥")
 
 
 class Frame(NamedTuple):
@@ -99,6 +102,9 @@ def kinds_of(columns: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, 
     Text and booleans are categories, and numbers are numbers. Columns of nonnegative integers may
     be any of the three kinds: without a given kind they raise a ValueError.
     """
+    if not isinstance(kinds, Mapping):
+        raise ValueError(f"kinds must be a dict of column names and kinds; it is {kinds!r}")
+    kinds = {str(name): kind for name, kind in kinds.items()}  # as `as_frame` names columns
     for name, kind in kinds.items():
         if name not in columns:
             raise ValueError(f"kinds names {name!r}, and the table has {_listed(columns)}")
@@ -132,15 +138,18 @@ def _kind(name: str, column: Any) -> str:
 
 
 def _warn_of_numbers(name: str, observed: np.ndarray) -> None:
-    """Warn of a category most of whose cells are numbers, or would be without their commas."""
+    """Warn of a category most of whose cells are numbers, or would be without their signs."""
     texts = [cell for cell in observed if not _reads_as_number(cell)]
-    if texts and len(texts) < len(observed) / 2:
+    parts = [] if texts else [cell for cell in observed if not as_number(cell).is_integer()]
+    if parts:  # whole numbers in quotes are codes
+        reason = f"its numbers are texts, such as {parts[0]!r}. Convert them"
+    elif texts and len(texts) < len(observed) / 2:
         reason = (
             f"{len(observed) - len(texts):,} of its {len(observed):,} cells are numbers, and "
             f"{texts[0]!r} is not. Empty the cell if it is missing"
         )
-    elif texts and all(map(_is_number_with_comma, texts)):
-        reason = f"{texts[0]!r} is not a number. Write numbers without commas"
+    elif texts and all(map(_is_number_with_signs, texts)):
+        reason = f"{texts[0]!r} is not a number. Write numbers without commas, blanks or signs"
     else:
         return
     warnings.warn(
@@ -150,8 +159,8 @@ def _warn_of_numbers(name: str, observed: np.ndarray) -> None:
     )
 
 
-def _is_number_with_comma(cell: object) -> bool:
-    return isinstance(cell, str) and "," in cell and _reads_as_number(cell.replace(",", ""))
+def _is_number_with_signs(cell: object) -> bool:
+    return isinstance(cell, str) and _reads_as_number(cell.translate(_SIGNS))
 
 
 def _reads_as_number(cell: object) -> bool:
@@ -188,11 +197,19 @@ def _cells(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
     if array.dtype.kind in "iub":
         return array, np.zeros(len(array), bool)
     if array.dtype.kind not in "OUST":
-        raise ValueError(
-            f"column {name!r} has {array.dtype}: give numbers, such as days from a date on, or text"
-        )
+        raise _no_cells(name, array.dtype)
     array = array.astype(object)
-    return array, np.fromiter(map(_is_missing, array), bool, len(array))
+    missing = np.fromiter(map(_is_missing, array), bool, len(array))
+    for own in dict.fromkeys(map(type, array[~missing])):
+        if issubclass(own, _TIMES):  # as text, each would be a category of its own
+            raise _no_cells(name, own.__name__)
+    return array, missing
+
+
+def _no_cells(name: str, kind: object) -> ValueError:
+    return ValueError(
+        f"column {name!r} has {kind}: give numbers, such as days from a date on, or text"
+    )
 
 
 def _is_missing(cell: Any) -> bool:
@@ -292,4 +309,5 @@ def learned(name: str, column: Any, kind: str) -> tuple[Column, np.ndarray]:
     observed = cells[~np.isnan(cells)]
     if not observed.any():
         raise ValueError(f"column {name!r} has no count above 0: leave it out")
+    check_total(observed.sum(), f"column {name!r}")
     return Column(kind, (), float(observed.mean()), 1.0), cells

@@ -1,5 +1,6 @@
 """Columns of a table of several kinds: what they are taken for, their law, and what is refused."""
 
+import datetime
 import json
 from decimal import Decimal
 
@@ -191,6 +192,18 @@ def test_columns_through_json():
         ({"a": [None, ""]}, {}, "column 'a' has no value"),
         ({"a": list(map(str, range(1001)))}, {}, "1,001 values, and is not a category"),
         ({"a": np.array(["2020-01-01"], "M8[D]")}, {}, "column 'a' has datetime64"),
+        ({"a": [None, datetime.date(2020, 1, 31)]}, {}, "column 'a' has date: give numbers, such"),
+        (
+            {"a": [datetime.timedelta(1), datetime.timedelta(2)]},
+            {"kinds": {"a": "category"}},
+            "column 'a' has timedelta: give numbers",
+        ),
+        (
+            {"a": np.full(128, 2**24)},
+            {"kinds": {"a": "count"}},
+            r"column 'a' has 2\.14748e\+09 counts in all; the sum must be below 2\^31",
+        ),
+        ({"a": [1.5, 2]}, {"kinds": ["number"]}, "kinds must be a dict of column names"),
         ({"a": np.ones((2, 2))}, {}, "one cell a row"),
         ({"a": [1.5, 2], "b": [1.5]}, {}, "columns of one length"),
         ({"a": np.array([b"\xff"])}, {}, "column 'a' has bytes that are not UTF-8"),
@@ -218,6 +231,13 @@ def test_cells_that_are_missing():
     np.testing.assert_array_equal(
         cells.numbers_of("a", ["1.5", None, " 2 "], "number")[::2], [1.5, 2]
     )
+
+
+def test_columns_with_numbers_for_names():
+    """As of `pandas.DataFrame(array)`."""
+    result, _, _ = columns.of({0: [1.5, 2.5], 1: [3, 4]}, {1: "count"})
+    assert result.columns == ("0", "1")
+    assert result.kinds == ("number", "count")
 
 
 def test_masked_cells_are_missing():
@@ -298,6 +318,21 @@ def test_numbers_with_commas_are_told():
     ):
         result, _, _ = columns.of({"income": ["1,234.5", None, "12,000", "999"]})
     assert result.kinds == ("category",)
+
+
+@pytest.mark.parametrize(
+    "texts", [["45%", "3%", "5.5 %"], ["1 234", "999"], ["1\u202f234,5", "2"], ["$5", "€ 7.50"]]
+)
+def test_numbers_with_signs_are_told(texts):
+    with pytest.warns(UserWarning, match=r"is not a number\. Write numbers without commas, blanks"):
+        assert columns.of({"x": texts})[0].kinds == ("category",)
+
+
+def test_numbers_in_quotes_are_told():
+    """As of `csv.DictReader`; whole ones may be codes."""
+    says = r"'x' is taken for a category: its numbers are texts, such as '1\.5'\. Convert them, or"
+    with pytest.warns(UserWarning, match=says):
+        assert columns.of({"x": ["1", "1.5", None]})[0].kinds == ("category",)
 
 
 def test_categories_with_few_numbers_or_nothing_else_are_not_told():

@@ -202,9 +202,14 @@ def _check(shape: jax.Array, rows: ArrayLike) -> None:
     total = np.zeros(values.shape[1])
     for _, block in blocks(values):
         total += np.where(missing(block), 0, block).sum(axis=0, dtype=np.float64)
-    if (total >= 2**31).any():
-        column = int(np.argmax(total))
+    column = int(np.argmax(total))
+    check_total(total[column], f"column {column} of rows")
+
+
+def check_total(total: float, name: str) -> None:
+    """Raise a ValueError if the sum of a column's counts is beyond int32."""
+    if total >= 2**31:
         raise ValueError(
-            f"column {column} of rows has {total[column]:.6g} counts in all; the sum must be below "
-            "2^31: take its logarithm as a number, or count in larger units"
+            f"{name} has {total:.6g} counts in all; the sum must be below 2^31: take its logarithm "
+            "as a number, or count in larger units"
         )
