@@ -28,6 +28,7 @@ GRID = np.array([0.5, 3.0, 20.0])
 WEIGHTS = np.array([0.5, 0.2, 0.3])
 NORTH = np.array([0.6, 0.0, 0.8])
 SPREAD = np.random.default_rng(0).normal(size=(50, 3))
+FREQUENT = families.multinomial_rows(np.tile([0, 2**24], (128, 1)))
 NAMES = ("multinomial", "categorical", "gaussian", "von_mises_fisher", *dpm_cells.NAMES)
 DRAWS = 20_000
 
@@ -638,6 +639,19 @@ def test_values_out_of_range_are_not_numbers_under_jit() -> None:
     assert jnp.isfinite(spoilt).all(axis=1).tolist() == [False, True, False]
 
 
+def test_a_category_may_be_frequent_in_rows_that_are_not_selected() -> None:
+    make("multinomial").check(families.take(FREQUENT, jnp.arange(1, 128)))
+
+
+def test_sums_of_numbers_whose_squares_are_hardly_normal() -> None:
+    """Rounding errors about the prior mean: squares of 1.4e-36 are on no coarse grid."""
+    x = jnp.array([[1.2e-18], [3.0]])
+    family = families.diagonal_gaussian(jnp.zeros(1), 1.0)
+    for rows, expected in ((x[:1], 0), (x, 9)):
+        sums = family.statistics(rows, jnp.zeros(len(rows), jnp.int32), 1)
+        np.testing.assert_allclose(sums.square, [[expected]], atol=1e-30)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -650,6 +664,10 @@ def test_values_out_of_range_are_not_numbers_under_jit() -> None:
         (lambda: families.multinomial_rows([[np.nan, 1]]), "row 0, column 0"),
         (lambda: make("multinomial").check(families.multinomial_rows(np.eye(9))), "category 8"),
         (lambda: make("multinomial").check(np.eye(4)), "multinomial_rows"),
+        (
+            lambda: make("multinomial").check(FREQUENT),
+            r"category 1 has 2\.14748e\+09 counts in all",
+        ),
         (lambda: families.categorical([]), "at least one variable"),
         (lambda: families.categorical([2, 0]), r"categories\[1\]"),
         (lambda: families.categorical(3), "categories must be a number for each variable"),

@@ -48,8 +48,10 @@ def sums(
         values = features(some)
         # A NaN must affect only the sums of its own cluster.
         peak = jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0), axis=0)
-        # An exact power of two; exp2 may be inexact in compiled code.
-        grid = jnp.ldexp(jnp.ones_like(peak), jnp.frexp(peak)[1] - _GRID_BITS)
+        # An exact power of two; exp2 may be inexact in compiled code, and subnormal ones are 0.
+        least = int(jnp.finfo(peak.dtype).minexp)
+        exponent = jnp.maximum(jnp.frexp(peak)[1] - _GRID_BITS, least)
+        grid = jnp.ldexp(jnp.ones_like(peak), exponent)
         coarse = jnp.round(values / grid) * grid
         added = by_label(coarse, where)
         new = total + added

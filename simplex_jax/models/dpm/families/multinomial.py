@@ -21,8 +21,8 @@ def multinomial(categories: SupportsIndex, concentration: ArrayLike = 0.5) -> Fa
     """Return the family x ~ Multinomial(length of x, theta), theta ~ Dirichlet(concentration).
 
     Its rows are `multinomial_rows`, its atoms log-probabilities [K, V], and its statistics the
-    counts of each cluster, int32 [K, V], exact up to 2^31. Likelihoods omit the multinomial
-    coefficient.
+    counts of each cluster, int32 [K, V]; the check of rows refuses a category with 2^31 counts or
+    more. Likelihoods omit the multinomial coefficient.
 
     The time of a pass over the entries is proportional to K: about 4 ns per entry and 10
     components.
@@ -138,4 +138,17 @@ def _check(alpha: jax.Array, rows: SparseRows) -> None:
         raise ValueError(
             f"rows have category {largest}, and the family has 0 to {alpha.shape[0] - 1}: give "
             f"categories={largest + 1} or more"
+        )
+    counts, lengths = (np.asarray(leaf, np.int64) for leaf in (rows.counts, rows.lengths))
+    if counts.sum() < 2**31:
+        return
+    # Selected rows may leave out entries.
+    first = np.asarray(rows.starts) - (np.cumsum(lengths) - lengths)
+    entries = np.repeat(first, lengths) + np.arange(lengths.sum())
+    total = np.bincount(np.asarray(rows.words)[entries], counts[entries], minlength=1)
+    if (total >= 2**31).any():
+        category = int(np.argmax(total))
+        raise ValueError(
+            f"category {category} has {total[category]:.6g} counts in all rows; the sum must be "
+            "below 2^31: count in larger units"
         )
