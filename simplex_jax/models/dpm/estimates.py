@@ -60,12 +60,21 @@ def rounded(x: float, sd: float) -> str:
     """Return a number rounded to the precision of its standard deviation.
 
     Example:
-        >>> rounded(10002.9634, 0.92), rounded(31.62, 4.9), rounded(52417.3, 1210.0)
-        ('10002.96', '31.6', '52417')
+        >>> rounded(10002.9634, 0.92), rounded(31.62, 4.9), rounded(5.03e-20, 1.2e-21)
+        ('10002.96', '31.6', '5.03e-20')
     """
-    if not (0 < sd < math.inf and abs(x) < 1e15):
+    if not 0 < sd < math.inf:
         return f"{x:.6g}"
-    return f"{x:.{min(max(0, 1 - math.floor(math.log10(sd))), 12)}f}"
+    decimals = max(0, 1 - math.floor(math.log10(sd)))
+    if decimals <= 12 and abs(x) < 1e15:
+        return f"{x:.{decimals}f}"
+    return f"{x:.{digits(x, sd)}g}"
+
+
+def digits(x: float, sd: float) -> int:
+    """Return how many significant digits a number has down to two of its standard deviation."""
+    most, last = (math.floor(math.log10(size)) for size in (max(abs(x), sd), sd))
+    return min(most - last + 2, 17)
 
 
 def estimates(

@@ -1,5 +1,6 @@
 """The files of a fitted mixture."""
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from simplex_jax.evaluate.partitions import PointPartition
 from simplex_jax.models.dpm import columns, report, variables
 from simplex_jax.models.dpm.clusters import Clusters, Samples, most_probable
 from simplex_jax.models.dpm.columns import Columns
-from simplex_jax.models.dpm.estimates import Estimate, estimates
+from simplex_jax.models.dpm.estimates import Estimate, digits, estimates
 from simplex_jax.models.dpm.fitting import Fit
 from simplex_jax.models.dpm.model import Mixture
 from simplex_jax.models.dpm.report import over_represented, told, variables_of
@@ -120,7 +121,10 @@ def _rows_of_estimates(features: Sequence[Sequence[Estimate]]) -> Iterable[tuple
     for cluster, entries in enumerate(features):
         for rank, one in enumerate(entries, start=1):
             numbers = one.mean, one.lower, one.upper, one.within, one.overall, one.lift
-            shown = ("" if number is None else f"{number:.8g}" for number in numbers)
+            # A mean far from 0, such as a time, has more digits.
+            width = (one.upper - one.lower if one.known else one.within) or 0.0
+            most = max(8, digits(one.mean, width) if 0 < width < math.inf else 0)
+            shown = ("" if number is None else f"{number:.{most}g}" for number in numbers)
             yield cluster, rank, one.name, one.measure, *shown
 
 

@@ -286,6 +286,11 @@ def test_a_family_of_plain_functions():
     samples = clusters.Samples(mixtures, np.ones((1, 1, 1), np.float32))
     share = 0.75 / (0.75 + 0.25 * np.exp(-0.25))
     np.testing.assert_allclose(dpm.assign(samples, family, rows).shares, share, rtol=1e-6)
+    other = family._replace(log_predictive=lambda x: -0.2 * x[:, 0] ** 2)
+    with pytest.raises(
+        ValueError, match=r"members\[1\] is not of the kind and size of members\[0\]"
+    ):
+        families.one_of([family, other])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from scipy import stats
 from support.dpm_table import CELLS, FOUND, KINDS, NEW, TABLE
 
 from simplex_jax import dpm
-from simplex_jax.models.dpm import cells, columns, estimates, families, variables
+from simplex_jax.models.dpm import cells, columns, estimates, families, tables, variables
 
 
 def test_the_kinds_of_columns():
@@ -134,6 +134,19 @@ def test_what_sets_clusters_apart_by_divergence():
     assert income.lower == pytest.approx(income.mean - 1.96 * 0.01 * FOUND.scales[1], rel=1e-4)
     (single,) = estimates.estimates(FOUND, profile, np.full((1, 9), np.nan), overall, 9)
     assert not any(one.known or one.sure for one in single)
+
+
+def test_numbers_keep_the_digits_that_their_spread_leaves():
+    assert estimates.rounded(5.03e-20, 1.2e-21) == "5.03e-20"
+    assert estimates.rounded(1_700_000_123.4, 3600) == "1700000123"
+    assert estimates.rounded(1.23456789e18, 1e15) == "1.2346e+18"
+    assert estimates.rounded(1e-30, 1e-20) == "1e-30"
+    seconds = (1_700_000_123.4, 1_700_000_100.2, 1_700_000_146.6)
+    one = estimates.Estimate("t", "mean", *seconds, True, 3600.0, 1.7e9, 9000.0)
+    ((_, _, _, _, *numbers),) = tables._rows_of_estimates([[one]])
+    np.testing.assert_allclose(np.array(numbers[:3], float), seconds, atol=1)
+    (_, *numbers), *_ = tables._rows_of_estimates([[one._replace(known=False)]])
+    assert float(numbers[3]) == pytest.approx(seconds[0], abs=50)
 
 
 def test_units_do_not_matter_in_float64():

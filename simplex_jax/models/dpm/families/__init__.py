@@ -1,7 +1,8 @@
 """Component families of mixtures, each a record of functions, and their rows.
 
 A custom family is a `Family` of plain functions, or of functions that `simplex_jax.base.bind` binds
-to hyperparameters: these can change without recompilation. See `multinomial` for a short one.
+to hyperparameters: these can change without recompilation, and a run with others is not resumed.
+See `multinomial` for a short one.
 """
 
 from simplex_jax.models.dpm.families.categorical import categorical, variables

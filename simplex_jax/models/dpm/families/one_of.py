@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from simplex_jax import arguments
-from simplex_jax.base import PyTree, bind
+from simplex_jax.base import PyTree, as_pytree, bind
 from simplex_jax.models.dpm.families.family import Atoms, Family, Rows, Statistics, component
 from simplex_jax.models.dpm.families.rows import size, take
 
@@ -44,7 +44,7 @@ def one_of(members: Sequence[Family], weights: ArrayLike | None = None) -> Famil
         >>> print(family.log_evidence(tight).round(2))  # 2.02 and -1.66 by one of them
         [1.35]
     """
-    members = tuple(members)
+    members = as_pytree(tuple(members))
     if not members:
         raise ValueError("members must have at least one family")
     for number, member in enumerate(members):
