@@ -211,10 +211,12 @@ def profiles(name: str, parameters: Arrays, drawn: PyTree, weights: np.ndarray) 
 
     Atoms are leaves [S, K, ...]; their weights in each cluster, [S, C, K], sum to 1.
     """
+    # Draws from a wide prior may be infinite.
+    used = np.any(weights > 0, axis=1)
 
     def mean(leaf: np.ndarray) -> np.ndarray:
-        # Atoms without rows, which are arbitrary, have weight 0.
         flat = np.asarray(leaf, np.float64).reshape(*leaf.shape[:2], -1)
+        flat = np.where(used[:, :, None], flat, 0)
         total = sum(w @ atoms for w, atoms in zip(weights, flat, strict=True))
         return total.reshape(len(total), *leaf.shape[2:])
 
@@ -226,7 +228,8 @@ def profiles(name: str, parameters: Arrays, drawn: PyTree, weights: np.ndarray) 
         means = parameters["mean"] + mean(drawn.mean)
         return {"means_": means, "standard_deviations_": mean(drawn.sd)}
     if name == "gaussian":
-        inverse = np.linalg.inv(np.asarray(drawn.root, np.float64))
+        root = np.asarray(drawn.root, np.float64)
+        inverse = np.linalg.inv(np.where(used[:, :, None, None], root, np.eye(root.shape[-1])))
         return {
             "means_": parameters["mean"] + mean(drawn.mean),
             "covariances_": mean(inverse @ np.swapaxes(inverse, -1, -2)),

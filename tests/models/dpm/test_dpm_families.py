@@ -710,6 +710,21 @@ def test_bad_input_is_named(call, message) -> None:
         call()
 
 
+@pytest.mark.parametrize("name", ["gaussian", "diagonal_gaussian"])
+def test_draws_that_overflow_have_density_0(name) -> None:
+    """Of a prior with few degrees of freedom, a few percent are beyond float32."""
+    if name == "gaussian":
+        family = families.gaussian(jnp.zeros(1), jnp.eye(1), freedom=0.04)
+    else:
+        family = families.diagonal_gaussian(jnp.zeros(1), 1.0, freedom=0.04)
+    rows = jnp.array([[-3.0], [2.0], [jnp.nan]])
+    none = statistics_of(family, rows, jnp.full(3, -1), 4096)
+    log_f = likelihood(family, rows, draw(family, jax.random.key(0), none))
+    assert not jnp.isnan(log_f).any()
+    assert 0.005 < jnp.isinf(log_f[0]).mean() < 0.1
+    np.testing.assert_array_equal(log_f[2], 0)
+
+
 def test_a_gaussian_of_nearly_dependent_columns_can_be_drawn():
     """Just above what `gaussian_of` refuses, of many more rows than it has digits for otherwise."""
     rng = np.random.default_rng(0)

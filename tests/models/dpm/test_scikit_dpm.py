@@ -17,6 +17,7 @@ from simplex_jax.models import dpm
 from simplex_jax.models.dpm import estimator_families as families
 from simplex_jax.models.dpm import families as dp_families
 from simplex_jax.models.dpm.estimator import _OF_FAMILY
+from simplex_jax.models.dpm.families.diagonal_gaussian import DiagonalNormals
 from simplex_jax.models.dpm.families.gaussian import Normals
 from simplex_jax.models.dpm.families.von_mises_fisher import Directions
 from simplex_jax.models.dpm.model import Mixture
@@ -202,6 +203,18 @@ def test_files_of_other_families(name, atoms, expected, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, back.mixtures_, model.mixtures_)
     for attribute, values in expected.items():
         np.testing.assert_allclose(getattr(back, attribute), values, rtol=1e-12)
+
+
+def test_atoms_without_rows_may_be_infinite():
+    """Draws from a prior with few degrees of freedom."""
+    weights = np.array([[[1.0, 0.0]]])
+    mean, centre = np.array([[[3.0], [np.inf]]]), {"mean": np.ones(1)}
+    normals = DiagonalNormals(mean, np.array([[[2.0], [np.inf]]]))
+    described = families.profiles("diagonal_gaussian", centre, normals, weights)
+    assert (described["means_"], described["standard_deviations_"]) == (4, 2)
+    normals = Normals(mean, np.array([[[[0.5]], [[0.0]]]]), np.zeros((1, 2)))
+    described = families.profiles("gaussian", centre, normals, weights)
+    assert (described["means_"], described["covariances_"]) == (4, 4)
 
 
 @pytest.fixture

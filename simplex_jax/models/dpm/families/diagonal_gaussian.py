@@ -206,7 +206,10 @@ def _statistics(
 
 def _log_likelihood(centre: jax.Array, rows: jax.Array, atoms: DiagonalNormals) -> jax.Array:
     y, present = _deviation(centre, rows)
-    peak = jnp.log(atoms.sd) + 0.5 * math.log(2 * math.pi)
+    # With few degrees of freedom draws from the prior overflow; their density is 0.
+    finite = jnp.isfinite(atoms.mean) & jnp.isfinite(atoms.sd)
+    mean = jnp.where(finite, atoms.mean - centre, 0)
+    peak = jnp.where(finite, jnp.log(atoms.sd) + 0.5 * math.log(2 * math.pi), jnp.inf)
 
     # Column by column: a sum over the columns of all atoms at once does not vectorise.
     def add(total, column):
@@ -215,7 +218,7 @@ def _log_likelihood(centre: jax.Array, rows: jax.Array, atoms: DiagonalNormals) 
         return total - jnp.where(here[:, None], 0.5 * z**2 + peak, 0), None
 
     start = jnp.zeros((y.shape[0], peak.shape[0]), peak.dtype)
-    each = (y, present, atoms.mean - centre, 1 / atoms.sd, peak)
+    each = (y, present, mean, 1 / atoms.sd, peak)
     return lax.scan(add, start, jax.tree.map(jnp.transpose, each))[0]
 
 

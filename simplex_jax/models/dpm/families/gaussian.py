@@ -243,6 +243,8 @@ def _log_likelihood(centre: jax.Array, rows: jax.Array, atoms: Normals) -> jax.A
         return atom.log_det - 0.5 * jnp.sum(z**2, axis=1)
 
     log_f = lax.map(of_atom, atoms).T - 0.5 * centre.shape[0] * math.log(2 * math.pi)
+    # With few degrees of freedom draws from the prior overflow; their density is 0.
+    log_f = jnp.where(jnp.isfinite(atoms.mean).all(axis=-1), log_f, -jnp.inf)
     return jnp.where(present[:, None], log_f, 0)
 
 
