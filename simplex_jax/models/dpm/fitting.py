@@ -126,7 +126,6 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     kernel, stream = build(capacity=settings.capacity)
     measures: dict[str, Any] = {}
     if heldout is not None:
-        families.check(family, heldout)
         heldout = jax.tree.map(jnp.asarray, heldout)
         measures["evaluation"] = posterior.held_out(family, heldout, settings)
     measures["posterior"] = posterior.gather(settings, heldout is not None)

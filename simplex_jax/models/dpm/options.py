@@ -6,7 +6,7 @@ from typing import Any
 from simplex_jax import arguments
 from simplex_jax.base import PyTree
 from simplex_jax.evaluate import partitions
-from simplex_jax.models.dpm import model
+from simplex_jax.models.dpm import families, model
 from simplex_jax.models.dpm.data import Data
 from simplex_jax.models.dpm.model import Gamma
 from simplex_jax.models.options import MOST_CONCENTRATION, RunOptions, again, option, options
@@ -176,13 +176,26 @@ class Arguments(Options, Session):
 
 def settle(data: Data, heldout: PyTree, options: Options) -> Options:
     """Return options with all defaults filled in, or raise a ValueError."""
-    del heldout
+    _check_heldout(data, heldout)
     if data.variables is None and options.concentration is not None:
         raise ValueError("concentration cannot be combined with family")
     if data.variables is not None and options.concentration is None:
         options = dataclasses.replace(options, concentration=data.variables.concentration)
     evident = data.family is None or data.family.log_evidence is not None
     return of_size(len(data.names), options, evident)
+
+
+def _check_heldout(data: Data, heldout: PyTree) -> None:
+    if heldout is None:
+        return
+    family = data.family if data.variables is None else data.variables.family()
+    assert family is not None
+    try:
+        families.check(family, heldout)
+    except ValueError as error:
+        raise ValueError(
+            f"heldout must be rows of the family: {error}; or give holdout, a number of rows"
+        ) from None
 
 
 def of_size(rows: int, options: Options, evident: bool = True) -> Options:

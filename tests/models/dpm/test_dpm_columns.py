@@ -226,6 +226,11 @@ def test_columns_through_json():
         (np.eye(2), {"kinds": {"a": "count"}}, "kinds are for the columns of a data frame"),
         (TABLE, {"kinds": KINDS, "sampler": "scir"}, "a family with simplex atoms"),
         (TABLE, {"kinds": KINDS, "family": FOUND}, "kinds are for the columns"),
+        (
+            TABLE,
+            {"kinds": KINDS, "heldout": TABLE},
+            "heldout must be rows of .*: .* a dict",
+        ),
     ],
 )
 def test_bad_input_is_one_clear_error(rows, options, message):
