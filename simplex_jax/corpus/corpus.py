@@ -114,11 +114,11 @@ def from_counts(
     kept. Whole numbers may be floats.
 
     Args:
-        counts: [D, V], documents in rows: anything `numpy.asarray` accepts, or any SciPy sparse
-            matrix or array. Whole numbers in 0..2**24, at least one of them positive.
+        counts: [D, V], documents in rows: anything `numpy.asarray` accepts, a data frame, or any
+            SciPy sparse matrix or array. Whole numbers in 0..2**24, at least one of them positive.
         vocabulary: V distinct non-empty words, or a dict that maps them to columns 0..V-1; by
-            default `w0, w1, ...`.
-        names: D document names; by default `0, 1, ...`.
+            default the column names of a data frame if they are texts, otherwise `w0, w1, ...`.
+        names: D document names; by default the index of a data frame, otherwise `0, 1, ...`.
         source: Name of the counts in error messages, such as a file name.
 
     Returns:
@@ -135,7 +135,7 @@ def from_counts(
         ([3, 0], ('0', '1'))
     """
     entries = entries_of(counts, source)
-    words, labels = labels_of(entries.shape, vocabulary, names, source)
+    words, labels = labels_of(counts, entries.shape, vocabulary, names, source)
     table = checked_counts(entries, source)
     if table.nnz == 0:
         raise error_at(source, "every document is empty", "give documents with words in them")
@@ -143,12 +143,21 @@ def from_counts(
 
 
 def labels_of(
+    values: Any,
     shape: tuple[int, int],
     vocabulary: Sequence[str] | None,
     names: Sequence[str] | None,
     source: str,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words and names of an array's columns and rows, checked, or defaults."""
+    """Return the words and names of the columns and rows of `values`, checked, or defaults.
+
+    The defaults are the labels of a data frame, whose columns may be in any order, or numbers.
+    """
+    if hasattr(values, "columns"):
+        columns = list(values.columns)
+        if vocabulary is None and all(isinstance(column, str) for column in columns):
+            vocabulary = columns
+        names = getattr(values, "index", None) if names is None else names  # polars has none
     if min(shape) < 1:
         raise error_at(source, f"the shape is {shape}", "give at least one document and one word")
     if shape[1] > MAX_WORDS:
@@ -183,6 +192,12 @@ def checked_counts(counts: Any, source: str) -> sp.csr_array:
 def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.coo_array:
     """Return a two-dimensional, numeric array in coordinates; values are not checked."""
     remedy = f"give {numbers}, one document a row and one word a column"
+    if isinstance(values, list | tuple) and any(map(_has_words, values)):
+        raise error_at(
+            source,
+            f"lists of words in place of {numbers}",
+            "join the words of each text: ' '.join(words)",
+        )
     try:
         if isinstance(values, sp.csr_array | sp.csr_matrix | sp.csc_array | sp.csc_matrix):
             values.check_format(full_check=True)
@@ -202,6 +217,10 @@ def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.c
         raise
     except (ValueError, TypeError) as error:
         raise error_at(source, f"not a valid array ({printable(error)})", remedy) from None
+
+
+def _has_words(row: Any) -> bool:
+    return isinstance(row, list | tuple) and len(row) > 0 and isinstance(row[0], str)
 
 
 def _check_values(entries: sp.coo_array, source: str) -> None:

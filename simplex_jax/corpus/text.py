@@ -4,7 +4,7 @@ import functools
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,13 @@ def from_texts(
             f"one string or path, {printable(texts)!r}, in place of several texts",
             "give a list of strings, one a document, or for a file corpus.read(path)",
         )
+    if isinstance(texts, Mapping) or getattr(texts, "ndim", 1) != 1:
+        # Iteration over them gives names of columns.
+        raise error_at(
+            source,
+            f"a {type(texts).__name__} in place of several texts",
+            "give one of its columns, with one string a document",
+        )
     options = options or TextOptions()
     words_nfc = None
     if vocabulary is not None:
@@ -130,14 +137,20 @@ def from_texts(
     terms = _analyzer(options, keep_stop_words=vocabulary is not None)
     tokens, excerpts = 0, list[str]()
 
+    def strings() -> Iterator[str]:
+        # CountVectorizer decodes bytes, and raises a ValueError for NaN, a missing text of pandas.
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                joined = ", such as ' '.join(words)" if isinstance(text, list | tuple) else ""
+                raise error_at(
+                    source,
+                    f"text {number} (counted from 0) is {printable(repr(text))}, not a string",
+                    f"give one string a document{joined}",
+                )
+            yield text
+
     def analyzer(text: str) -> list[str]:
         nonlocal tokens
-        if not isinstance(text, str):
-            raise error_at(
-                source,
-                f"text {len(excerpts)} (counted from 0) is {printable(repr(text))}, not a string",
-                "give one string a document",
-            )
         words = terms(text)
         tokens += len(words)
         excerpts.append(excerpt(text))
@@ -154,7 +167,7 @@ def from_texts(
     )
 
     try:
-        counts = vectorizer.fit_transform(texts)
+        counts = vectorizer.fit_transform(strings())
     except CorpusError:
         raise
     except ValueError:

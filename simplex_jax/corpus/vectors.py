@@ -38,10 +38,11 @@ def from_array(
     Lengths are made 1 up to rounding. Duplicate entries of a sparse array are summed.
 
     Args:
-        values: [D, V], documents in rows: anything `numpy.asarray` accepts, or any SciPy sparse
-            matrix or array. Finite numbers, rows of length 1.
-        vocabulary: V distinct non-empty words; by default `w0, w1, ...`.
-        names: D document names; by default `0, 1, ...`.
+        values: [D, V], documents in rows: anything `numpy.asarray` accepts, a data frame, or any
+            SciPy sparse matrix or array. Finite numbers, rows of length 1.
+        vocabulary: V distinct non-empty words; by default the column names of a data frame if they
+            are texts, otherwise `w0, w1, ...`.
+        names: D document names; by default the index of a data frame, otherwise `0, 1, ...`.
         normalise: Accept rows of any length but 0.
         source: Name of the vectors in error messages, such as a file name.
 
@@ -62,7 +63,7 @@ def from_array(
 1; give --normalise, or divide rows by their lengths, if only directions matter
     """
     table = sp.csr_array(entries_of(values, source, "numbers").astype(np.float64))
-    words, labels = labels_of(table.shape, vocabulary, names, source)
+    words, labels = labels_of(values, table.shape, vocabulary, names, source)
     table.sum_duplicates()
     table.eliminate_zeros()
     bad = ~np.isfinite(table.data)

@@ -19,6 +19,7 @@ from simplex_jax.corpus import (
     letters,
     split_tokens,
     to_vocabulary,
+    vectors,
 )
 
 COUNTS = np.array([[2, 0, 1, 0], [0, 0, 0, 0], [0, 5, 0, 1]])
@@ -118,7 +119,8 @@ BAD_COUNTS = {
     "masked": (np.ma.array([[1, 9]], mask=[[0, 1]]), "masked"),
     "objects": (np.array([[None]]), "dtype object"),
     "ragged": ([[1, 2], [3]], "not a valid array"),
-    "text": ([["a", "b"]], "dtype <U1"),
+    "text": (np.array([["a", "b"]]), "dtype <U1"),
+    "words": ([[], ["a", "b"]], r"lists of words in place of .*; join .* ' '.join\(words\)"),
     "complex": ([[1j]], "complex"),
     "no document": (np.zeros((0, 3)), r"\(0, 3\)"),
     "no word": (np.zeros((3, 0)), r"\(3, 0\)"),
@@ -167,6 +169,23 @@ def test_a_vocabulary_of_columns_is_in_their_order():
     assert from_texts(["d b"], vocabulary=columns, options=ONE_LETTER).vocabulary == words
     assert to_vocabulary(corpus, columns).corpus is corpus
     assert from_counts(COUNTS, np.array(words)).vocabulary == words
+
+
+def test_labels_of_a_data_frame_are_kept():
+    pandas = pytest.importorskip("pandas")
+    # Without them, another frame with the columns in another order has other words.
+    frame = pandas.DataFrame({"sea": [2, 0], "ant": [1, 3]}, index=["d1", "d2"])
+    corpus = from_counts(frame)
+    assert (corpus.vocabulary, corpus.names) == (("sea", "ant"), ("d1", "d2"))
+    mapped = to_vocabulary(from_counts(frame[["ant", "sea"]]), corpus.vocabulary)
+    assert mapped.corpus.counts.toarray().tolist() == [[2, 1], [0, 3]]
+    given = from_counts(frame, ["x", "y"], ["1", "2"])
+    assert (given.vocabulary, given.names) == (("x", "y"), ("1", "2"))
+    assert from_counts(pandas.DataFrame([[1, 2]])).vocabulary == ("w0", "w1")
+    with pytest.raises(CorpusError, match=r"vocabulary word 1 .* repeats word 0, 'sea'"):
+        from_counts(frame.set_axis(["sea", "sea"], axis=1))
+    unit = vectors.from_array(frame, normalise=True)
+    assert (unit.vocabulary, unit.names) == (("sea", "ant"), ("d1", "d2"))
 
 
 def test_digest_depends_on_counts_and_words_only():

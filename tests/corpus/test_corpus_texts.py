@@ -123,3 +123,25 @@ def test_what_is_not_texts_is_told(data, told):
     for take in (count_texts, corpus.from_texts):
         with pytest.raises(CorpusError, match=told):
             take(data)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["a river", np.nan], r"text 1 \(counted from 0\) is nan, not a string; give one string a"),
+        ([b"a river"], r"text 0 \(counted from 0\) is b'a river', not a string"),
+        ([["a", "river"]], r"text 0 .* is \['a', 'river'\], .* such as ' '.join\(words\)"),
+        ({"text": ["a river"]}, "texts: a dict in place of several texts; give one of its columns"),
+    ],
+    ids=["missing", "bytes", "words", "mapping"],
+)
+def test_tables_and_missing_texts_are_told(texts, told):
+    # The names of columns were counted as texts, and a missing text was an error of min_df.
+    with pytest.raises(CorpusError, match=told):
+        corpus.from_texts(texts, options=TextOptions(min_df=1, max_df=1.0))
+
+
+def test_a_data_frame_is_not_taken_for_the_names_of_its_columns():
+    frame = pytest.importorskip("pandas").DataFrame({"text": ["a river"]})
+    with pytest.raises(CorpusError, match="a DataFrame in place of several texts; give one of its"):
+        corpus.from_texts(frame, options=TextOptions(min_df=1, max_df=1.0))

@@ -80,7 +80,7 @@ def test_pickles_and_damaged_arrays_are_refused(tmp_path):
         ([[1.0, 0.0], [0.0, 0.0]], r"row 1 .* zero vector"),
         ([[1.0, 0.0], [0.0, 0.5]], r"row 1 .* length 0.5"),
         ([1.0, 0.0], "the array has 1 dimensions, not 2"),
-        ([["a"]], "the values have dtype <U1"),
+        (np.array([["a"]]), "the values have dtype <U1"),
     ],
 )
 def test_bad_arrays(values, message):
