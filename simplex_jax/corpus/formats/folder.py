@@ -12,6 +12,9 @@ from simplex_jax.corpus.corpus import Corpus, error_at
 from simplex_jax.corpus.formats.format import Format, Source, members_of
 from simplex_jax.corpus.reading import Reading, corpus_of_texts
 
+_OFFICE = {"[Content_Types].xml", "mimetype"}
+"""Members of archives in which programs keep tables, texts or books."""
+
 
 def recognises(source: Source) -> bool:
     """Recognise a folder, or an archive of several files."""
@@ -74,6 +77,10 @@ def _archive_texts(path: Path, encoding: str) -> Iterator[tuple[str, str]]:
         raise error_at(path, "not a folder", "give a folder of text files, or another format")
     if not members:
         raise error_at(path, "no file in the archive", "give an archive of text files")
+    if not _OFFICE.isdisjoint(member.filename for member in members):
+        # Its parts are XML, which would be read as texts.
+        remedy = "save it as CSV or as a text file first"
+        raise error_at(path, "an Office or OpenDocument file, or an e-book", remedy)
     with files.open_regular(path) as file, zipfile.ZipFile(file) as archive:
         limit = packed.unpacked_limit(os.fstat(file.fileno()).st_size)
         for member in members:
