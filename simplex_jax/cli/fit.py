@@ -13,6 +13,7 @@ from simplex_jax.cli import console, options, several
 from simplex_jax.cli.commands import Commands
 from simplex_jax.cli.declared import declared_options
 from simplex_jax.cli.errors import one_line_errors, usage
+from simplex_jax.corpus import store
 from simplex_jax.models import files, pipeline
 from simplex_jax.models.options import declarations
 from simplex_jax.models.records import Plan
@@ -97,6 +98,8 @@ def fit_command(commands: Commands) -> click.Command:
         else:
             reading = {name: parameters[name] for name in commands.reading}
             source = _source(commands, input, reading, holdout, holdout_seed)
+            if not dry_run:
+                _check_apart(input, out)
             if out is not None and not dry_run and earlier is None and is_first():
                 directories.check(out, model.name, files.names_of(model), overwrite=overwrite)
             with usage():  # Each option is in range, but they may contradict each other.
@@ -150,6 +153,19 @@ def _check_lengths(settings: Mapping[str, Any]) -> None:
     lengths = [name for name in _LENGTHS if settings[name] is not None]
     if len(lengths) > 1:
         raise click.UsageError(f"give one of --{' and --'.join(lengths)}")
+
+
+def _check_apart(input: Path | None, out: Path | None) -> None:
+    """Raise a UsageError for a run in a folder of texts, whose files would be read as more texts.
+
+    It could neither be resumed nor run again.
+    """
+    if input is None or not input.is_dir() or store.is_stored(input):
+        return
+    if (out or Path()).resolve().is_relative_to(input.resolve()):
+        raise click.UsageError(
+            f"the files of the run would be among the texts in {input}: give an --out elsewhere"
+        )
 
 
 def _source(

@@ -83,6 +83,17 @@ def test_a_directory_in_use_is_refused_at_once(texts, tmp_path, command):
     assert invoke(command, "--resume", out, "--quiet").exit_code == 0
 
 
+@pytest.mark.parametrize("given", [["--out", "run"], []], ids=["named", "default"])
+def test_a_run_among_the_texts_that_it_reads_is_refused(tmp_path, monkeypatch, given):
+    # Its files were texts of the corpus from then on: --resume had another digest, or met a NUL.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "river.txt").write_text("river water")
+    result = invoke("lda", tmp_path, *given)
+    assert result.exit_code == 2
+    assert "would be among the texts" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["river.txt"]
+
+
 @pytest.mark.parametrize("command", ["lda", "sam"])
 def test_a_vocabulary_of_one_word(tmp_path, command):
     path = tmp_path / "river.txt"
