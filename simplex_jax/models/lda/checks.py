@@ -31,10 +31,10 @@ def topic_warnings(
 ) -> list[str]:
     """Return a sentence for each common failure that a topic model shows.
 
-    The failures are a perplexity that overflowed, ends no lower than it began, rose by more than 2%
-    from its minimum or is still falling; topics that no token uses; and topics that are nearly the
-    same by their cosine, which is computed for up to 5,000 topics. The sampler is `exact` if it has
-    neither discretisation nor subsampling error.
+    The failures are a perplexity that overflowed or, beyond its noise, ends no lower than it began,
+    rose by more than 2% from its minimum or is still falling; topics that no token uses; and topics
+    that are nearly the same by their cosine, which is computed for up to 5,000 topics. The sampler
+    is `exact` if it has neither discretisation nor subsampling error.
 
     Example:
         >>> topic_warnings([{"perplexity": 900.0}, {"perplexity": 950.0}], [[1.0, 0.0]], [1.0])

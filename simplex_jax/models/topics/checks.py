@@ -8,7 +8,14 @@ from simplex_jax.models.topics.fits import CountFit
 from simplex_jax.report.display import counted
 
 _RISE = 0.02
-"""Relative change of the perplexity that exceeds its noise."""
+"""Least relative rise of the perplexity that matters."""
+
+_LEAST_KNOWN = 4
+"""Evaluations from which the noise of one is estimated; of fewer it counts as 0."""
+
+_BEYOND = 4.0
+"""Standard deviations of that noise that a change must exceed: the lowest of fifty evaluations of
+a settled chain is 2.2 below their mean."""
 
 _MOST_SLOW = 0.01
 """Fraction of the documents whose shares may exceed the error that the settings allow."""
@@ -17,7 +24,8 @@ _MOST_SLOW = 0.01
 def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact: bool) -> list[str]:
     """Return a sentence if the held-out perplexity overflowed, did not fall, rose, or still falls.
 
-    The sampler is `exact` if it has neither discretisation nor subsampling error.
+    Changes within the noise of the evaluations, which is large if few tokens are held out, do not
+    count. The sampler is `exact` if it has neither discretisation nor subsampling error.
     """
     values = [record.get("perplexity") for record in metrics]
     measured = np.array([value for value in values if value is not None], dtype=float)
@@ -29,24 +37,35 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
             "held-out words next to no probability. A larger beta gives them more."
         ]
     first, last, lowest = measured[0], measured[-1], measured.min()
-    if measured.size > 1 and last >= first:
+    quarter = max(2, measured.size // 4)
+    noise = _BEYOND * _noise(measured[-quarter:])
+    if measured.size > 1 and last >= first + noise:
         return [
             f"The held-out perplexity did not fall: {first:,.4g} at first, {last:,.4g} at the end."
         ]
-    if last > (1 + _RISE) * lowest:
+    if last > (1 + _RISE) * lowest + noise:
         remedy = "run it longer" if exact else "a smaller step size or a larger batch may help"
         return [f"The held-out perplexity rose again, from {lowest:,.4g} to {last:,.4g}: {remedy}."]
-    quarter = max(2, measured.size // 4)
     if measured.size < 2 * quarter:
         return []
     # Compare halves of the last quarter, since the perplexity of single samples is noisy.
     before, after = np.array_split(measured[-quarter:], 2)
-    if after.mean() < (1 - _RISE / 2) * before.mean():
+    noise *= np.sqrt(1 / before.size + 1 / after.size)
+    if after.mean() < (1 - _RISE / 2) * before.mean() - noise:
         return [
             f"The held-out perplexity was still falling, to {last:,.4g}: the chain has not "
             "settled, run it longer."
         ]
     return []
+
+
+def _noise(values: np.ndarray) -> float:
+    """Return the standard deviation of evaluations about a line; 0 for too few of them."""
+    if values.size < _LEAST_KNOWN:
+        return 0.0
+    places = np.arange(values.size)
+    residuals = values - np.polyval(np.polyfit(places, values, 1), places)
+    return float(np.sqrt((residuals**2).sum() / (values.size - 2)))
 
 
 def share_warnings(fitted: CountFit) -> list[str]:
