@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from simplex_jax.runtime import output
+
 try:
     import fcntl
 except ImportError:  # on Windows, where nothing is locked
@@ -25,8 +27,9 @@ def locked(directory: str | Path) -> Iterator[None]:
     path = Path(directory) / NAME
     descriptor = _open(path)
     try:
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
+        with output.named(path):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
         yield
     finally:
         # Unlinked while locked, so that a process that has opened it sees that it is gone.

@@ -1,5 +1,6 @@
 """The directory of a run: one process at a time, and nothing of a user's is ever removed."""
 
+import errno
 import json
 import os
 import signal
@@ -218,6 +219,18 @@ def test_a_run_that_goes_on_loses_only_what_is_half_written(run):
         with pytest.raises(BlockingIOError), lock.locked(run):
             pass
     assert not contents.look(run, FILES).unfinished
+
+
+def test_a_full_disk_is_named_when_a_directory_is_locked(tmp_path, monkeypatch):
+    def full(descriptor, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lock.os, "write", full)
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            lock.locked(tmp_path).__enter__()
+    assert caught.value.filename == str(tmp_path / lock.NAME)
+    assert tree(tmp_path) == []
 
 
 def test_names_of_new_directories(tmp_path, monkeypatch):
