@@ -160,7 +160,7 @@ def test_a_line_without_a_word_is_named(tmp_path, line):
     [
         (
             {"seed_words": ["x y"]},
-            "none of the 2 seed words is in the vocabulary, the first is 'x'",
+            "first is 'x', and the first word of the vocabulary 'w0': write .* name the columns",
         ),
         ({"seed_words": ["w0"] * 3}, "3 lines, one for each topic, and there are 2 topics"),
         ({"seed_words": ["", " "]}, "no seed word; give a line"),
