@@ -191,10 +191,11 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         "alpha": moments["alpha"].pooled(*matched),
         "beta": moments["beta"].pooled(),
     }
-    for name, (values, _) in concentrations.items():
+    for name, (values, deviation) in concentrations.items():
         given, learned = prior(name, getattr(settings, name), len(values))
         if not learned:
-            concentrations[name] = np.broadcast_to(given, values.shape), np.zeros(values.shape)
+            values, deviation = np.broadcast_to(given, values.shape), np.zeros(values.shape)
+        concentrations[name] = values.astype(np.float64), deviation.astype(np.float64)
     documents: Corpus = in_memory(plan.data)
     alpha = concentrations["alpha"][0]
     size = 0 if is_stored(plan.data) else len(documents.names)
