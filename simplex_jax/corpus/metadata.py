@@ -7,7 +7,7 @@ from typing import Any
 from simplex_jax.corpus.corpus import error_at, printable
 from simplex_jax.corpus.files import as_path
 from simplex_jax.corpus.formats import registry
-from simplex_jax.corpus.reading import Metadata, Reading
+from simplex_jax.corpus.reading import Categorical, Metadata, Reading
 from simplex_jax.corpus.vocabulary import columns_of
 
 
@@ -94,6 +94,9 @@ def _reorder(metadata: Metadata, documents: Sequence[str], path: Path) -> Metada
         )
     order = [row for row in places if row is not None]
     ordered: dict[str, Sequence[Any]] = {
-        name: [values[row] for row in order] for name, values in metadata.columns.items()
+        name: values.taken(order)
+        if isinstance(values, Categorical)
+        else [values[row] for row in order]
+        for name, values in metadata.columns.items()
     }
     return Metadata(tuple(documents), ordered)

@@ -57,11 +57,37 @@ class Blocks(NamedTuple):
     names: Sequence[str] | None = None  # D names, if any
 
 
+class CategoryType(NamedTuple):
+    """The type of a categorical column, with what of pandas' own is used."""
+
+    categories: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return "category"
+
+
+class Categorical(list[Any]):
+    """Values of a categorical column, None if missing: groups, even if they look like numbers.
+
+    Attributes:
+        codes: Number of the category of each value, -1 if missing.
+        dtype: Its type, as for a categorical column of pandas.
+    """
+
+    def __init__(self, codes: Sequence[int], categories: Sequence[Any]) -> None:
+        super().__init__(None if code < 0 else categories[code] for code in codes)
+        self.codes, self.dtype = list(codes), CategoryType(tuple(categories))
+
+    def taken(self, rows: Sequence[int]) -> "Categorical":
+        """Return the values of some documents."""
+        return Categorical([self.codes[row] for row in rows], self.dtype.categories)
+
+
 class Metadata(NamedTuple):
     """Document metadata: names and columns."""
 
     names: tuple[str, ...]  # D names
-    # By name, D values each: strings, numbers, or None if missing
+    # By name, D values each: strings, numbers, or None if missing; or `Categorical`
     columns: dict[str, Sequence[Any]]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simplex_jax.corpus import CorpusError, Reading, TextOptions, read, read_columns, resolve
+from simplex_jax.evaluate.covariates import column
 
 CSV = 'id,year,text,party\na,1999,"apple, pear",D\nb,,plum,R\n'
 JSONL = (
@@ -93,6 +94,25 @@ def test_columns_of_anndata(tmp_path, transpose):
         read_columns(path, ["odd"], transpose=transpose)
     with pytest.raises(CorpusError, match=r"x.h5ad: no column 'size' among .*cell"):
         read_columns(path, ["size"], transpose=transpose)
+
+
+def test_categories_of_anndata_are_groups_in_their_order(tmp_path):
+    # Clusters called 0, 1, ... were numbers to regress on.
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5ad", "w") as file:
+        file["X"] = np.eye(4, dtype=int)
+        for name in ("obs", "var"):
+            file.create_group(name).attrs["_index"] = "name"
+            file[name]["name"] = list("abcd")
+        group = file["obs"].create_group("leiden")
+        group.attrs["encoding-type"] = "categorical"
+        group["categories"], group["codes"] = ["10", "2"], np.array([1, 0, -1, 1], np.int8)
+    for documents, codes in ((None, [1, 0, -1, 1]), (["d", "c", "b", "a"], [1, -1, 0, 1])):
+        found = read_columns(tmp_path / "x.h5ad", ["leiden"], documents).columns["leiden"]
+        assert found == [("10", "2", None)[code] for code in codes]
+        groups = column("leiden", found)
+        assert (groups.kind, groups.groups) == ("group", ("10", "2"))
+        assert groups.values.tolist() == codes
 
 
 def nullable(place, name, values, mask):

@@ -20,7 +20,7 @@ from simplex_jax.corpus.formats import columns
 from simplex_jax.corpus.formats.format import Format, Source
 from simplex_jax.corpus.formats.matrix import assembled, check_length, corpus_of
 from simplex_jax.corpus.packed import unpacked_limit
-from simplex_jax.corpus.reading import Blocks, Metadata, Reading
+from simplex_jax.corpus.reading import Blocks, Categorical, Metadata, Reading
 from simplex_jax.corpus.vocabulary import read_names, read_vocabulary
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -258,7 +258,7 @@ class _Contents:
                 raise self._error(f"{what} is not of numbers, strings or categories", _REMEDY)
             groups = self._values(self._item(member, "categories"), what)
             codes = self._numbers(self._item(member, "codes"), 1)
-            return [None if code < 0 else groups[code] for code in codes.tolist()]
+            return Categorical(codes.tolist(), groups)
         return self._values(member, what)
 
     def _nullable(self, member: Any) -> bool:
