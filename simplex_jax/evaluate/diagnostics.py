@@ -13,6 +13,8 @@ FEW_DRAWS = 10
 LARGE_RHAT = 1.1
 """R-hat above which chains disagree; it is noisy with a few tens of samples."""
 
+SHORTEST = 10
+"""Samples of a chain below which their effective number cannot be estimated."""
 
 _SHARE = "prevalence "  # followed by the number of a topic
 
@@ -30,8 +32,9 @@ def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
 
     Returns:
         For each name `{"rhat": ..., "ess": ...}`. Both are NaN if a chain has fewer than four
-        samples, a sample is not finite or all samples are equal. R-hat is also NaN for a single
-        chain, and infinite if chains are constant at different values.
+        samples, a sample is not finite or all samples are equal. The effective sample size is also
+        NaN if a chain has fewer than ten, which say nothing about correlation. R-hat is also NaN
+        for a single chain, and infinite if chains are constant at different values.
 
     Raises:
         ValueError: An array does not have two axes.
@@ -68,7 +71,9 @@ def _diagnose(name: str, trace: ArrayLike) -> dict[str, float]:
         return {"rhat": np.nan, "ess": np.nan}
     with np.errstate(divide="ignore", invalid="ignore"):  # constant chains
         rhat = array_stats.rhat(array, chain_axis=0, draw_axis=1) if len(array) > 1 else np.nan
-        ess = array_stats.ess(array, chain_axis=0, draw_axis=1)
+        # Of shorter halves of chains, ArviZ sums no correlations: it returns N log10(N).
+        enough = array.shape[1] >= SHORTEST
+        ess = array_stats.ess(array, chain_axis=0, draw_axis=1) if enough else np.nan
     return {"rhat": float(rhat), "ess": float(ess)}
 
 

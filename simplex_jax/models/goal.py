@@ -52,7 +52,7 @@ def settled(trace: ArrayLike) -> bool:
     its level or three standard errors, whichever is larger.
     """
     rows = np.asarray(trace, np.float64).mean(axis=1)
-    if len(rows) < 8:
+    if len(rows) < diagnostics.SHORTEST:
         return False
     time = np.linspace(-0.5, 0.5, len(rows))
     slope, level = np.polyfit(time, rows, 1)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simplex_jax.evaluate.diagnostics import summary
+from simplex_jax.evaluate.diagnostics import effective_size, summary
 
 
 def autoregressive(rng, chains, samples, rho):
@@ -46,6 +46,18 @@ def test_one_chain_has_an_effective_size_only():
 )
 def test_nothing_to_tell(trace):
     assert all(np.isnan(value) for value in summary({"x": trace})["x"].values())
+
+
+@pytest.mark.parametrize("samples", [4, 9])
+def test_few_samples_do_not_show_an_effective_size(samples):
+    """It was N log10(N) for all traces, 48 here, even of chains that stand still."""
+    trace = np.arange(4)[:, None] + 1e-3 * np.random.default_rng(3).normal(size=(4, samples))
+    result = summary({"x": trace})["x"]
+    assert np.isnan(result["ess"])
+    assert result["rhat"] > 2
+    assert effective_size(trace[0]) == 0
+    longer = np.tile(trace, 3)
+    assert summary({"x": longer})["x"]["ess"] < 20
 
 
 def test_chains_that_stand_still_apart():

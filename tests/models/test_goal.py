@@ -41,7 +41,7 @@ def test_a_level_has_settled_if_it_no_longer_drifts(slope, expected, seed):
     rng = np.random.default_rng(seed)
     trace = 7.0 + autoregressive(rng, 400, 1, 0.5, 0.05)
     assert goal.settled(trace + slope * np.linspace(0, 1, 400)[:, None]) is expected
-    assert not goal.settled(trace[:7])
+    assert not goal.settled(trace[:9])
 
 
 def event(step, seconds=0.0):
