@@ -16,13 +16,17 @@ StepSize: TypeAlias = float | jax.Array | Schedule
 
 
 def at(step_size: StepSize, step: jax.Array) -> jax.Array:
-    """Return the step size of the update after `step` updates; NaN unless finite and positive."""
-    h = _given(step_size, step)
+    """Return the step size of the update after `step` updates; NaN unless finite and positive.
+
+    It is in single precision or better: Metropolis tests would not match noise of a scale that is
+    rounded in half precision.
+    """
+    h = _given("step_size", step_size, step)
     return jnp.where((h > 0) & (h < jnp.inf), h, jnp.nan)
 
 
-def _given(step_size: StepSize, step: jax.Array) -> jax.Array:
-    return jnp.asarray(step_size(step) if callable(step_size) else step_size)
+def _given(name: str, step_size: StepSize, step: jax.Array) -> jax.Array:
+    return arguments.as_float(name, step_size(step) if callable(step_size) else step_size)
 
 
 def check(step_size: StepSize, *, below: float = math.inf, because: str = "") -> None:
@@ -32,7 +36,7 @@ def check(step_size: StepSize, *, below: float = math.inf, because: str = "") ->
     decay an end value. At step sizes of `below` or more the kernel diverges for any data; `because`
     says why.
     """
-    value = arguments.scalar("step_size", _given(step_size, jnp.asarray(0, jnp.int32)))
+    value = arguments.scalar("step_size", _given("step_size", step_size, jnp.asarray(0, jnp.int32)))
     if not isinstance(value, jax.core.Tracer) and float(value) >= below:
         raise ValueError(
             f"step_size must be below {below:g}: at step sizes >= {below:g} the chain "
@@ -84,7 +88,7 @@ def _polynomial_decay(initial: float, tau: float, kappa: float, step: ArrayLike)
 
 def check_share(step_size: StepSize, name: str = "step_size") -> None:
     """Raise a ValueError unless a step size, or a schedule's first, is above 0 and at most 1."""
-    value = arguments.as_float(name, _given(step_size, jnp.asarray(0, jnp.int32)))
+    value = _given(name, step_size, jnp.asarray(0, jnp.int32))
     if value.ndim:
         raise ValueError(f"{name} must be a scalar; its shape is {value.shape}")
     share = arguments.positive(value) & (value <= 1)

@@ -111,6 +111,20 @@ def test_the_proposal_has_its_law(getkey, monkeypatch):
     assert rejected(hessian)
 
 
+def test_a_step_in_half_precision_is_that_number(getkey):
+    """Its square root had 3 digits, in the noise only: for many coordinates, ratios were wrong."""
+    half = jnp.bfloat16(0.001)
+    key, start = getkey(), jnp.zeros(50)
+    moved = []
+    for h in (half, lambda step: half, float(half)):
+        kernel = mapla.build(lambda x: -(x**2).sum() / 2, lambda x: jnp.eye(len(x)), h)
+        moved.append(kernel.update(key, kernel.init(key, start), None))
+    assert moved[0][1].acceptance.dtype == jnp.float32
+    for leaf, *others in zip(*map(jax.tree.leaves, moved), strict=True):
+        for other in others:
+            np.testing.assert_allclose(other, leaf, rtol=1e-4)
+
+
 def test_bad_input_is_named(getkey):
     metric = no_second_derivative
     with pytest.raises(ValueError, match="step_size"):
