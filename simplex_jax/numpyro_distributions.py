@@ -159,6 +159,9 @@ class VonMisesFisherReparam(Reparam):
             )
         normal = dist.Normal(jnp.zeros(fn.shape()), 1).to_event(fn.event_dim)
         y = numpyro.sample(f"{name}_normal", normal)
+        # 0 has no direction, but init_to_mean and init_to_feasible start there.
+        is_zero = (y == 0).all(axis=-1, keepdims=True)
+        y = y + (is_zero & (jnp.arange(y.shape[-1]) == 0))
         value = y / jnp.sqrt(jnp.sum(y**2, axis=-1, keepdims=True))
         uniform = von_mises_fisher.log_uniform(value.shape[-1]) * math.prod(fn.event_shape[:-1])
         numpyro.factor(f"{name}_factor", fn.log_prob(value) - uniform)

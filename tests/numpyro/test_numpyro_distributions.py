@@ -7,8 +7,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.contrib.control_flow import scan
-from numpyro.infer import MCMC, NUTS, Predictive
-from numpyro.infer.util import log_density
+from numpyro.infer import MCMC, NUTS, Predictive, init_to_feasible, init_to_mean
+from numpyro.infer.util import initialize_model, log_density
 
 from simplex_jax.geometry import von_mises_fisher as vmf
 from simplex_jax.numpyro_distributions import VonMisesFisher, VonMisesFisherReparam
@@ -133,6 +133,17 @@ def test_reparam_has_the_density_of_the_site() -> None:
         VonMisesFisherReparam()("z", VonMisesFisher(MEANS[0], 1.0), MEANS[0])
     with pytest.raises(ValueError, match="'z' is Normal"):
         VonMisesFisherReparam()("z", dist.Normal(0, 1), None)
+
+
+@pytest.mark.parametrize("strategy", [init_to_mean, init_to_feasible])
+def test_reparam_starts_where_the_normal_is_0(strategy) -> None:
+    """0 has no direction: the density was NaN, and no other start was tried."""
+    start = initialize_model(
+        jax.random.key(0), model, init_strategy=strategy, model_args=(MEANS,)
+    ).param_info
+    assert not np.asarray(start.z["direction_normal"]).any()
+    assert np.isfinite(start.potential_energy)
+    assert np.abs(np.asarray(start.z_grad["direction_normal"])).max() > 1
 
 
 ROWS = jnp.arange(1, 5)
