@@ -103,7 +103,7 @@ def variance(
     position: Position,
     stream: Stream,
     repeats: int,
-    memory: PyTree = (),
+    memory: PyTree = None,
 ) -> PyTree:
     """Measure the variance of an estimate over batches, at one position, entry by entry.
 
@@ -115,7 +115,7 @@ def variance(
             may be due: use `batches.visits(stream, 1, first=repeats)`.
         repeats: Number of estimates, at least 2. The relative standard error of a variance is at
             least about sqrt(2 / repeats).
-        memory: The estimator's memory, from which each estimate starts.
+        memory: The estimator's memory, from which each estimate starts; by default its first.
 
     Returns:
         A tree like the estimate.
@@ -145,7 +145,9 @@ def _variance(
     repeats: jax.Array,
     memory: PyTree,
 ) -> PyTree:
-    key_stream, key_estimate = jax.random.split(key)
+    key_stream, key_estimate, key_memory = jax.random.split(key, 3)
+    if memory is None:
+        memory = estimator.init(key_memory)
 
     def estimate(i: jax.Array) -> PyTree:
         batch = stream(key_stream, i)
