@@ -119,6 +119,13 @@ def all_masked(or_zero: Collection[str] = (), **arguments: ArrayLike) -> list[ja
     return [masked(name, array, or_zero=name in or_zero) for name, array in arrays]
 
 
+def as_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape as a tuple, or raise a ValueError unless it has integers from 0 on."""
+    if not isinstance(shape, Sequence):
+        raise ValueError(f"shape must be a tuple of integers; it is {shape!r}")
+    return tuple(at_least("shape", side, 0) for side in shape)
+
+
 def common_shape(shape: Sequence[int] | None, /, **arguments: jax.Array) -> tuple[int, ...]:
     """Return the shape of a draw: that of the broadcast arguments, or ``shape`` if it fits."""
     shapes = [array.shape for array in arguments.values()]
@@ -129,9 +136,7 @@ def common_shape(shape: Sequence[int] | None, /, **arguments: jax.Array) -> tupl
         raise ValueError(f"the shapes of {described} do not broadcast") from None
     if shape is None:
         return broadcast
-    if not isinstance(shape, Sequence):
-        raise ValueError(f"shape must be a tuple of integers; it is {shape!r}")
-    shape = tuple(at_least("shape", side, 0) for side in shape)
+    shape = as_shape(shape)
     try:
         fits = np.broadcast_shapes(shape, broadcast) == shape
     except ValueError:

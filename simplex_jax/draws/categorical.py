@@ -99,7 +99,7 @@ def categorical(
     if weights.ndim == 0 or weights.shape[-1] == 0:
         raise ValueError(f"weights must have a last axis of length K > 0; got {weights.shape}")
     if shape is not None:
-        shape = (*shape, weights.shape[-1])
+        shape = (*arguments.as_shape(shape), weights.shape[-1])
     shape = arguments.common_shape(shape, weights=weights)[:-1]
     arguments.require("weights", weights, arguments.nonnegative(weights), "finite and not negative")
     positive = jnp.broadcast_to(jnp.max(weights, axis=-1, keepdims=True) > 0, weights.shape)

@@ -45,7 +45,7 @@ def log_dirichlet(
         "concentration", concentration, arguments.positive(concentration), "finite and positive"
     )
     if shape is not None:
-        shape = (*shape, concentration.shape[-1])
+        shape = (*arguments.as_shape(shape), concentration.shape[-1])
     shape = arguments.common_shape(shape, concentration=concentration)
     return normalise(loggamma(key, concentration, shape))[0]
 

@@ -283,6 +283,9 @@ def test_wrong_shapes(name: str, getkey: Callable[[], jax.Array]) -> None:
     for shape in ((5,), (6, 5), (), (1,)):
         with pytest.raises(ValueError, match=first):
             case(getkey(), *values, shape=shape)
+    for shape in (5, "6", np.array([6])):
+        with pytest.raises(ValueError, match=r"shape must be|at least 0"):
+            case(getkey(), *values, shape=shape)
 
 
 def test_shapes_that_do_not_broadcast(getkey: Callable[[], jax.Array]) -> None:
