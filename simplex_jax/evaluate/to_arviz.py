@@ -49,7 +49,8 @@ def from_run(
 
     Raises:
         ImportError: arviz-base is not installed.
-        ValueError: The leaves differ in their numbers of draws or chains.
+        ValueError: The leaves differ in their numbers of draws or chains, or `dims` has a variable
+            that they are not.
 
     Example:
         >>> import numpy as np
@@ -69,6 +70,10 @@ def from_run(
         described = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         axes = "[draws, chains, ...]" if chains else "[draws, ...]"
         raise ValueError(f"the leaves must all be {axes}; they are {described or 'none'}")
+    if unknown := sorted(set(dims or ()) - set(arrays)):
+        raise ValueError(
+            f"dims names axes of {', '.join(unknown)}, but the variables are {', '.join(arrays)}"
+        )
     for group in groups.values():
         for name, array in group.items():
             group[name] = np.swapaxes(array, 0, 1) if chains else array[None]

@@ -209,6 +209,8 @@ def test_errors():
         to_arviz.from_run(np.zeros(5), chains=True)
     with pytest.raises(ValueError, match="leaves"):
         to_arviz.from_run({"a": np.zeros(5), "b": np.zeros(6)})
+    with pytest.raises(ValueError, match=r"dims names axes of w, but the variables are position"):
+        to_arviz.from_run(np.zeros((5, 2)), dims={"w": ["colour"]})
     with pytest.raises(ValueError, match="chains, draws"):
         to_arviz.from_topics(np.zeros((2, 3)))
 
