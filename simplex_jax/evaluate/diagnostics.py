@@ -121,6 +121,8 @@ def chain_warnings(
         for name, entry in diagnostics.items()
         if _above(FEW_DRAWS, entry.get("ess"))
         or (total > 1 and name.startswith(_SHARE) and not finite(entry.get("ess")))
+        # A trace that moves, but too short for an effective size.
+        or (finite(entry.get("rhat")) and not finite(entry.get("ess")))
     ]
     if few and samples >= FEW_DRAWS:
         # Only of topics; concentrations and predictions keep their intervals.

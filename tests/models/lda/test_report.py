@@ -329,6 +329,8 @@ def test_chain_warnings():
     many = {f"share {k}": {"rhat": None, "ess": 2.0} for k in range(7)}
     (few,) = chain_warnings(25, many, np.ones((1, 9), bool))
     assert "10 effective samples of share of 7 of 9 topics:" in few
+    (unknown,) = chain_warnings(12, {"alpha": {"rhat": 1.0, "ess": float("nan")}}, [[1], [1]])
+    assert "10 effective samples of alpha: too few" in unknown
     (neither,) = chain_warnings(25, {"alpha": {"ess": 2.0}, "log_predictive": {"ess": 3.0}}, [[1]])
     assert "samples of alpha, log_predictive: too few for intervals; a longer run" in neither
     (topic,) = chain_warnings(25, {"alpha": {"ess": 2.0}, "prevalence 0": {"ess": 3.0}}, [[1, 1]])
