@@ -28,7 +28,7 @@ class VonMisesFisher(dist.Distribution):
 
     numpyro has no map from R^n onto a sphere. For a latent site under HMC, NUTS or an autoguide,
     use ``reparam(config={"name of the site": VonMisesFisherReparam()})``. Observed sites need no
-    change.
+    change. A guide of your own cannot learn its parameters: draws have no derivative.
 
     Args:
         mean_direction: Unit vectors, shape [..., p] with p at least 2.
@@ -236,7 +236,8 @@ class LogDirichlet(dist.Distribution):
     as the :math:`y_j`. Use y as ``dist.Categorical(logits=y)``, or ``jnp.exp(y)`` for
     probabilities; the model is the same as with ``dist.Dirichlet``. HMC, NUTS and autoguides work
     (``biject_to`` uses the isometric log-ratio transform), and so do the kernels of
-    `simplex_jax.numpyro_kernels`.
+    `simplex_jax.numpyro_kernels`. A guide of your own cannot learn its concentrations: draws have
+    no derivative.
 
     Args:
         concentration: Concentrations, shape [..., K], positive.
