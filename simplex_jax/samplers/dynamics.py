@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from simplex_jax import arguments
+from simplex_jax import arguments, gradients
 from simplex_jax.base import PyTree, as_pytree
 from simplex_jax.geometry import simplex
 from simplex_jax.precision import full_precision
@@ -56,7 +56,7 @@ def both(dynamics: Dynamics, z: Variables, v: Variables) -> Variables:
 
 def drift(dynamics: Dynamics, z: Variables, slope: PyTree, gamma: Variables) -> Variables:
     """Return -(D + Q) grad H + Gamma, of the gradient of the log posterior at the position."""
-    gradient = jax.grad(lambda at: jnp.asarray(dynamics.kinetic(at)))(z)
+    gradient = gradients.gradient_of("kinetic", dynamics.kinetic)(z)
     first = jax.tree.map(jnp.subtract, gradient[0], slope)
     force = both(dynamics, z, (first, *gradient[1:]))
     return jax.tree.map(jnp.subtract, gamma, force)

@@ -128,6 +128,14 @@ def test_bad_arguments_are_named(getkey):
     kernel = recipe.build(target, 0.1, diffusion=lambda z, v: v)
     with pytest.raises(ValueError, match="log density"):
         kernel.init(getkey(), jnp.array([-1.0]))
+    kernel = recipe.build(
+        gradients.density(lambda x: -(x**2).sum()),
+        0.1,
+        diffusion=lambda z, v: v,
+        kinetic=lambda z: z[0] ** 2,
+    )
+    with pytest.raises(ValueError, match="kinetic must return a real scalar"):
+        kernel.update(getkey(), kernel.init(getkey(), jnp.zeros(2)), None)
 
 
 # One step, dense: D = S(x) with off-diagonal terms, momentum-like auxiliary variable, V known.
