@@ -91,6 +91,22 @@ def _visits(stream: Stream, key: jax.Array, step: jax.Array, *, every: int, firs
     return Visit(stream(key, step), jnp.logical_and(step >= first, step % every == 0))
 
 
+def none(key: jax.Array, step: jax.Array) -> Batch:
+    """Yield no data, for kernels whose density or gradient holds what it needs.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches, run
+        >>> from simplex_jax.samplers import barker
+        >>> kernel = barker.build(lambda x: -(x**2).sum() / 2, step_size=1.0)
+        >>> state = kernel.init(jax.random.key(0), jnp.zeros(3))
+        >>> state, trace = run(jax.random.key(1), kernel, state, batches.none, 100)
+        >>> trace.shape
+        (100, 3)
+    """
+    del key, step
+
+
 def full(data: PyTree) -> Stream:
     """Yield all the data at every step."""
     length(data)

@@ -236,7 +236,7 @@ def adapt(
     arguments.require("target", delta, delta < 1, "below 1")
     # Weak types would change the state's type in the loop.
     state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
-    step, sound = _adapt(key, as_pytree(build), state, stream, delta, first, num_steps)
+    step, sound = _adapt(key, as_pytree(build), state, as_pytree(stream), delta, first, num_steps)
     if not isinstance(sound, jax.core.Tracer) and not sound:
         raise ValueError(
             "the chain became NaN: start with a smaller `initial` or a state nearer the mode"

@@ -84,9 +84,10 @@ def run(
         key: A PRNG key.
         kernel: A kernel; see `base.chains` for many chains.
         state: Its state, from `kernel.init` or from an earlier run.
-        stream: A stream of `simplex_jax.batches`, or any iterable of batches, starting with the
-            batch of the state's step. An iterable is read on the host, a few batches ahead of the
-            updates (one batch, for its shapes, if there are no updates); the run ends when it ends.
+        stream: A stream of `simplex_jax.batches` (`batches.none` for kernels that need none), or
+            any iterable of batches, starting with the batch of the state's step. An iterable is
+            read on the host, a few batches ahead of the updates (one batch, for its shapes, if
+            there are no updates); the run ends when it ends.
         num_steps: Number of updates.
         collect: `(state, info) -> pytree` to collect at a step; by default the position.
         thin: Collect the steps after which `state.step` is a multiple of `thin`.

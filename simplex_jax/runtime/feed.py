@@ -45,6 +45,11 @@ def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -
     if callable(stream):
         yield Block(as_pytree(stream), last)
         return
+    if not isinstance(stream, Iterable):
+        raise ValueError(
+            f"stream must be a stream of batches or an iterable of them; it is {stream!r}: for a "
+            "kernel that needs no batches, give batches.none"
+        )
     size = 1 if isinstance(stream, Lagging) else min(chunk, _MOST)
     source = iter(stream)
     left = max(last - step, 1)  # one at least, for the shapes of a run without steps

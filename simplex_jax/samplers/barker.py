@@ -123,7 +123,7 @@ def build(
         >>> one = barker.build(lambda x: -(((x - 3) / 2) ** 2).sum() / 2, step_size=3.0)
         >>> kernel = base.chains(one, 4000)
         >>> state = kernel.init(jax.random.key(0), jnp.zeros(1))
-        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 50)
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.none, 50)
         >>> print(state.position.mean().round(), state.position.std().round())
         3.0 2.0
     """

@@ -153,7 +153,7 @@ def build(
         >>> from simplex_jax.samplers import gmc
         >>> kernel = gmc.build(lambda x: 3 * x[2], manifolds.sphere(), 0.3)
         >>> state = kernel.init(jax.random.key(0), jnp.array([1.0, 0.0, 0.0]))
-        >>> state, x = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 4000)
+        >>> state, x = run(jax.random.key(1), kernel, state, batches.none, 4000)
         >>> print(x[:, 2].mean().round(1))
         0.7
     """

@@ -154,7 +154,7 @@ def build(
         >>> from simplex_jax.samplers import mamla
         >>> kernel = base.chains(mamla.build(jnp.sum, mirror.hypercube(), step_size=0.5), 4000)
         >>> state = kernel.init(jax.random.key(0), jnp.zeros(1))
-        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 50)
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.none, 50)
         >>> print(state.position.mean().round(1))
         0.3
     """

@@ -194,7 +194,7 @@ def build(
         >>> metric = metrics.hessian(lambda x: -jnp.log(x).sum())
         >>> kernel = base.chains(mapla.build(log_density, metric, step_size=0.3), 4000)
         >>> state = kernel.init(jax.random.key(0), jnp.ones(1))
-        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 100)
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.none, 100)
         >>> print(state.position.mean().round(1))
         1.0
     """

@@ -128,7 +128,7 @@ def build(
         >>> from simplex_jax.samplers import mld
         >>> kernel = mld.build(gradients.density(jnp.sum), mirror.hypercube(), step_size=0.05)
         >>> state = kernel.init(jax.random.key(0), jnp.zeros(20_000))
-        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 100)
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.none, 100)
         >>> print(state.position.mean().round(1))
         0.3
     """

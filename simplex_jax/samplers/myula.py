@@ -99,7 +99,7 @@ def build(
         ...     gradients.density(lambda x: 0 * x.sum()), convex.box(0.0, 1.0), step_size=0.005,
         ...     smoothing=0.01)
         >>> state = kernel.init(jax.random.key(0), jnp.full(20_000, 0.5))
-        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 200)
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.none, 200)
         >>> outside = (state.position < 0) | (state.position > 1)
         >>> print(state.position.mean().round(1), outside.mean().round(1))
         0.5 0.2

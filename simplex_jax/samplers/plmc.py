@@ -103,7 +103,7 @@ def build(estimator: Estimator, projection: Projection, step_size: StepSize) -> 
         >>> kernel = plmc.build(
         ...     gradients.density(lambda x: -x.sum()), convex.box(0.0, jnp.inf), step_size=0.1)
         >>> state = kernel.init(jax.random.key(0), jnp.ones(20_000))
-        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 200)
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.none, 200)
         >>> print(state.position.mean().round(1))
         0.8
     """

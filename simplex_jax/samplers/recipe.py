@@ -177,7 +177,7 @@ def build(
         ...     auxiliary=lambda key, x: (jax.random.normal(key, x.shape),), fold=positive,
         ...     coordinatewise=True)
         >>> state = sghmc.init(jax.random.key(0), jnp.ones(2000))
-        >>> state, _ = run(jax.random.key(1), sghmc, state, batches.full(jnp.ones(1)), 200)
+        >>> state, _ = run(jax.random.key(1), sghmc, state, batches.none, 200)
         >>> print(state.position.mean().round(1))
         2.5
     """

@@ -97,7 +97,7 @@ def build(
         >>> estimator = gradients.density(lambda x: -(((x - 3) / 2) ** 2).sum() / 2)
         >>> kernel = sgbd.build(estimator, step_size=0.5)
         >>> state = kernel.init(jax.random.key(0), jnp.zeros(1000))
-        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 50)
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.none, 50)
         >>> print(state.position.mean().round(), state.position.std().round())
         3.0 2.0
     """

@@ -154,7 +154,7 @@ def build(
         >>> kernel = sggmc.build(estimator, manifolds.sphere(), 0.2, friction=1.0)
         >>> start = manifolds.sphere().point(jax.random.key(0), jnp.zeros((5000, 3)))
         >>> state = kernel.init(jax.random.key(1), start)
-        >>> state, _ = run(jax.random.key(2), kernel, state, batches.full(jnp.ones(1)), 100)
+        >>> state, _ = run(jax.random.key(2), kernel, state, batches.none, 100)
         >>> print(state.position[:, 2].mean().round(1))
         0.7
     """

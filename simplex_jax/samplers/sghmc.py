@@ -140,7 +140,7 @@ def build(
         >>> estimator = gradients.density(lambda x: -(((x - 3) / 2) ** 2).sum() / 2)
         >>> kernel = sghmc.build(estimator, step_size=0.2)
         >>> state = kernel.init(jax.random.key(0), jnp.zeros(2000))
-        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 100)
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.none, 100)
         >>> print(state.position.mean().round(), state.position.std().round())
         3.0 2.0
     """

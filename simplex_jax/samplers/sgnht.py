@@ -133,7 +133,7 @@ def build(estimator: Estimator, step_size: StepSize, *, friction: float = 1.0) -
         >>> estimator = gradients.density(lambda x: -(((x - 3) / 2) ** 2).sum() / 2)
         >>> kernel = sgnht.build(estimator, step_size=0.1)
         >>> state = kernel.init(jax.random.key(0), jnp.zeros(2000))
-        >>> state, _ = run(jax.random.key(1), kernel, state, batches.full(jnp.ones(1)), 300)
+        >>> state, _ = run(jax.random.key(1), kernel, state, batches.none, 300)
         >>> print(state.position.mean().round(), state.position.std().round())
         3.0 2.0
     """

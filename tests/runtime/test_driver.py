@@ -9,9 +9,9 @@ import pytest
 from support.cut_runs import look_after_every_step
 from support.marks import slow_but
 
-from simplex_jax import base, batches, estimators, schedules
+from simplex_jax import base, batches, estimators, gradients, schedules
 from simplex_jax.runtime import driver, hooks
-from simplex_jax.samplers import sgrld, smld
+from simplex_jax.samplers import sgld, sgrld, smld
 
 LABELS = np.array([0] * 8 + [1] + [3])
 KERNEL = smld.build(
@@ -136,6 +136,16 @@ def test_host_batches_are_read_as_they_come(key, state):
     assert empty.shape == (0, 4)
     with pytest.raises(ValueError, match="stream"):
         driver.run(key, KERNEL, state, [], 5)
+
+
+def test_kernels_that_need_no_batches(key):
+    kernel = sgld.build(gradients.density(lambda x: -(x**2).sum()), 0.1)
+    state = kernel.init(key, jnp.zeros(3))
+    _, trace = driver.run(key, kernel, state, batches.none, 7)
+    _, same = driver.run(key, kernel, state, batches.full(LABELS), 7)
+    np.testing.assert_array_equal(trace, same)
+    with pytest.raises(ValueError, match=r"it is None: .* give batches\.none"):
+        driver.run(key, kernel, state, None, 7)
 
 
 @pytest.mark.parametrize("other", [LABELS[:2], (LABELS[:3],)])

@@ -123,7 +123,7 @@ def test_adaptation_takes_a_nan_acceptance_for_a_rejection(getkey):
         )
 
     state = State(jnp.zeros(2), jnp.zeros((), jnp.int32))
-    h = step_sizes.adapt(getkey(), stuck, state, batches.full(jnp.zeros(1)), num_steps=100)
+    h = step_sizes.adapt(getkey(), stuck, state, batches.none, num_steps=100)
     assert 0 < float(h) < 1e-3
 
 
