@@ -4,6 +4,7 @@ A draw of a mixture labels its rows, but the labels are arbitrary: only the part
 Partitions are integer labels [n], draws of them [S, n].
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -64,31 +65,39 @@ def _compact(draws: np.ndarray) -> np.ndarray:
     return np.stack([np.unique(draw, return_inverse=True)[1] for draw in draws])
 
 
-def _entropy_sum(counts: np.ndarray) -> np.ndarray:
-    """Return sums of m log m over all axes but the first."""
+def _entropy(counts: np.ndarray) -> np.ndarray:
+    """Return m log m."""
     values = np.asarray(counts, np.float64)
-    terms = values * np.log(np.where(values > 0, values, 1))
-    return terms.reshape(len(values), -1).sum(axis=1)
+    return values * np.log(np.where(values > 0, values, 1))
+
+
+def _square(counts: np.ndarray) -> np.ndarray:
+    return np.asarray(counts, np.float64) ** 2
+
+
+def _sums(codes: np.ndarray, size: int, term: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Return the sums of `term` over the numbers of equal codes in rows [S, n] of 0..size-1."""
+    draws, n = codes.shape
+    if size <= 4 * n:
+        apart = codes + size * np.arange(draws)[:, None]
+        counts = np.bincount(apart.ravel(), minlength=draws * size).reshape(draws, size)
+        return term(counts).sum(axis=1)
+    # Memory and time for all pairs of many clusters would grow with the square of their number.
+    ordered = np.sort(codes, axis=1)
+    last = np.ones(ordered.shape, bool)
+    last[:, :-1] = ordered[:, 1:] != ordered[:, :-1]
+    ends = np.flatnonzero(last)
+    return np.bincount(ends // n, term(np.diff(ends, prepend=-1)), minlength=draws)
 
 
 def _losses(draws: np.ndarray, partition: np.ndarray, loss: str) -> np.ndarray:
     """Return the loss of a compact partition [n] against each of compact draws, [S]."""
     n = partition.size
-    # Number of rows with each pair of labels, [S, L, K]
     num_labels, num_clusters = int(draws.max()) + 1, int(partition.max()) + 1
-    pairs = (np.arange(len(draws))[:, None] * num_labels + draws) * num_clusters + partition
-    counts = np.bincount(pairs.ravel(), minlength=len(draws) * num_labels * num_clusters).reshape(
-        -1, num_labels, num_clusters
-    )
-    rows, columns = counts.sum(axis=2), counts.sum(axis=1)
-    if loss == "vi":
-        parts = _entropy_sum(rows) + _entropy_sum(columns) - 2 * _entropy_sum(counts)
-        return np.maximum(parts, 0) / n
-    squares = [
-        (table.astype(np.float64) ** 2).reshape(len(counts), -1).sum(axis=1)
-        for table in (rows, columns, counts)
-    ]
-    return (squares[0] + squares[1] - 2 * squares[2]) / max(n * (n - 1), 1)
+    term = _entropy if loss == "vi" else _square
+    apart = _sums(draws, num_labels, term) + _sums(partition[None], num_clusters, term)
+    apart -= 2 * _sums(draws * num_clusters + partition, num_labels * num_clusters, term)
+    return np.maximum(apart, 0) / n if loss == "vi" else apart / max(n * (n - 1), 1)
 
 
 def _distance(first: ArrayLike, second: ArrayLike, loss: str) -> np.ndarray | float:

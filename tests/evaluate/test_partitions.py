@@ -1,6 +1,7 @@
 """Summaries of partitions against definitions, and against all partitions of a few rows."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -41,6 +42,24 @@ def test_losses_by_definition(loss, seed) -> None:
     assert LOSSES[loss](draws[0], draws[0] + 7) == 0
     assert LOSSES[loss]([3], [9]) == 0
     np.testing.assert_allclose(LOSSES[loss](other, draws[0]), exact[0], atol=1e-12)
+    many = rng.integers(0, 30, 25)
+    exact = [by_definition(draw, many, loss) for draw in draws]
+    np.testing.assert_allclose(LOSSES[loss](draws, many), exact, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_many_clusters_need_no_table_of_their_pairs(loss) -> None:
+    """A table of 2,000 times 2,000 clusters in 4 draws is of 128 MB."""
+    rows = np.arange(2000)
+    tracemalloc.start()
+    try:
+        result = LOSSES[loss](np.stack([rows, rows[::-1], rows // 2, 0 * rows]), rows)
+        assert tracemalloc.get_traced_memory()[1] < 10e6
+    finally:
+        tracemalloc.stop()
+    half = {"vi": np.log(2), "binder": 1 / 1999}[loss]
+    whole = {"vi": np.log(2000), "binder": 1}[loss]
+    np.testing.assert_allclose(result, [0, 0, half, whole], atol=1e-12)
 
 
 def test_losses_agree_with_scikit_learn(seed) -> None:
