@@ -39,6 +39,15 @@ class Task(NamedTuple):
     marks: tuple[int, ...]
 
 
+def training_counts(name: str, peers: Path, data: Path) -> sp.csr_array:
+    """Return the counts to learn from, [D, V]: of "sotu", the embedded corpus, and "msweb" all."""
+    if name == "sotu":
+        return corpus.embedded_corpus().counts
+    if name == "msweb":
+        return corpus.read(data / "msweb" / "anonymous-msweb.data").counts
+    return load(name, peers, data, quick=False).train
+
+
 def load(name: str, peers: Path, data: Path, quick: bool) -> Task:
     """Read and prepare a corpus; `quick` cuts it to 1,000 documents, 100 held-out ones, K = 10."""
     if name in ("synth", "news20"):

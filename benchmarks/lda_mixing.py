@@ -31,11 +31,11 @@ import jax.numpy as jnp
 import kept
 import numpy as np
 import scipy.sparse as sp
-from lda_corpora import NAMES, load
+from lda_corpora import NAMES, training_counts
 from lda_recorder import SHARED
 
-from simplex_jax import Kernel, corpus, lda, run
-from simplex_jax.corpus import device, embedded_corpus
+from simplex_jax import Kernel, lda, run
+from simplex_jax.corpus import device
 from simplex_jax.corpus.device import DeviceCorpus
 from simplex_jax.evaluate.diagnostics import effective_size
 from simplex_jax.models.lda import model
@@ -246,12 +246,7 @@ def main() -> None:
             kept.write(options.keep, rows, topics=options.topics, passes=options.passes)
 
     for name in options.corpora:
-        if name == "sotu":
-            train = embedded_corpus().counts
-        elif name == "msweb":
-            train = corpus.read(options.data / "msweb" / "anonymous-msweb.data").counts
-        else:
-            train = load(name, options.peers, options.data, quick=False).train
+        train = training_counts(name, options.peers, options.data)
         job = train, options.topics, options.passes
         for prior in options.priors or ():
             alpha, beta = (

@@ -24,13 +24,13 @@ import jax.numpy as jnp
 import kept
 import numpy as np
 import scipy.sparse as sp
-from lda_corpora import NAMES, load
+from lda_corpora import NAMES, training_counts
 from lda_mixing import ALPHA, BETA
 from lda_recorder import SHARED
 from scipy.special import gammaln
 
 from simplex_jax import run
-from simplex_jax.corpus import device, embedded_corpus
+from simplex_jax.corpus import device
 from simplex_jax.models.lda import model
 
 
@@ -223,10 +223,7 @@ def main() -> None:
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for name in options.corpora:
-        if name == "sotu":
-            train = embedded_corpus().counts
-        else:
-            train = load(name, options.peers, options.data, quick=False).train
+        train = training_counts(name, options.peers, options.data)
         tokens, labels = trained(train, options.topics, options.passes, seed=0)
         favoured = best(jax.random.key(1), tokens, labels, options.topics, options.sweeps)
         rng = np.random.default_rng(0)

@@ -23,11 +23,11 @@ import jax.numpy as jnp
 import kept
 import numpy as np
 from jax.scipy.special import digamma, gammaln
-from lda_corpora import NAMES, load
+from lda_corpora import NAMES, training_counts
 from lda_mixing import ALPHA, BETA
 from lda_recorder import SHARED
 
-from simplex_jax.corpus import device, embedded_corpus
+from simplex_jax.corpus import device
 from simplex_jax.corpus.device import Documents
 from simplex_jax.draws import log_dirichlet
 from simplex_jax.evaluate.diagnostics import effective_size
@@ -173,10 +173,7 @@ def main() -> None:
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for name in options.corpora:
-        if name == "sotu":
-            train = embedded_corpus().counts
-        else:
-            train = load(name, options.peers, options.data, quick=False).train
+        train = training_counts(name, options.peers, options.data)
         ids = jnp.arange(train.shape[0], dtype=jnp.int32)
         documents = device.select(device.to_device(train), ids)
         shape = options.topics, train.shape[1]
