@@ -12,7 +12,9 @@ from simplex_jax.corpus.corpus import digest_rows, entries_of, error_at, labels_
 TOLERANCE = 1e-3
 """Largest deviation of a length from 1; numbers printed with four digits pass."""
 
-_REMEDY = "give --normalise, or divide rows by their lengths, if only directions matter"
+_REMEDY = (
+    "give --normalise (normalise=True), or divide rows by their lengths, if only directions matter"
+)
 
 
 class UnitVectors(NamedTuple):

@@ -6,12 +6,18 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax.evaluate.diagnostics import chain_warnings
-from simplex_jax.models import growth
+from simplex_jax.models import growth, heldout
+from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.fitting import Fit
+from simplex_jax.models.dpm.variables import Variables
 from simplex_jax.report import display
+from simplex_jax.report.display import counted
 
 _MOST_OTHERS = 0.1
 """Warn if more than this share of the rows is in clusters that are not shown."""
+
+_MOST_DISTINCT = 0.9
+"""Warn if a category has at least this number of values a row; names of rows have one."""
 
 _LEAST_PRESENT = 0.5
 """Warn if a cluster of more than 1% of the rows is in less than this share of the samples."""
@@ -36,7 +42,7 @@ def mixture_warnings(
     sentences = []
     if not all(display.finite(value) for value in values):
         sentences.append("A held-out log predictive is not finite: the run has failed.")
-    elif len(values) > 1 and values[-1] <= values[0]:
+    elif len(values) > 1 and values[-1] <= values[0] - heldout.noise(values):
         sentences.append(
             f"The held-out log predictive did not rise: {values[0]:.4g} at first, "
             f"{values[-1]:.4g} at the end."
@@ -79,6 +85,18 @@ def _stuck(
     ]
 
 
+def _named(variables: Variables | Columns | None, rows: int) -> list[str]:
+    """Look for categories with nearly as many values as there are rows."""
+    if variables is None or variables.kind == "counts":
+        return []
+    return [
+        f"Column {column!r} has {counted(len(values), 'value')} for {counted(rows, 'row')}, like "
+        "names of the rows, which say nothing about clusters: leave it out (--drop-column)."
+        for column, values in zip(variables.columns, variables.values, strict=True)
+        if len(values) >= _MOST_DISTINCT * rows
+    ]
+
+
 def warn(fitted: Fit) -> list[str]:
     """Return the reasons to doubt a fit, one sentence each."""
     clusters, settings = fitted.clusters, fitted.settings
@@ -94,5 +112,6 @@ def warn(fitted: Fit) -> list[str]:
         starts=starts,
         split_merge=settings.split_merge or 0,
     )
+    sentences += _named(fitted.variables, len(clusters.labels))
     samples = fitted.traces["alpha"].size
     return sentences + chain_warnings(samples, fitted.diagnostics, np.ones((1, 0), bool))

@@ -272,6 +272,15 @@ def of(rows: Any, kinds: Mapping[str, str] | None = None) -> tuple[Columns, np.n
     return table_columns, np.stack([part for _, part in both], axis=1), frame.names
 
 
+def check_concentration(table: Columns, concentration: float, name: str) -> None:
+    """Raise a ValueError if a concentration is given to a table that has no categories."""
+    if "category" not in table.kinds and concentration != CONCENTRATION:
+        raise ValueError(
+            f"{name} is the prior of the categories of a table, and this one has none: leave it "
+            "out, or name columns that are categories (kinds, --category-column)"
+        )
+
+
 def from_json(fields: dict[str, Any]) -> Columns:
     """Return columns from fields read from JSON.
 

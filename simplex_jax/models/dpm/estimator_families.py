@@ -112,6 +112,7 @@ def _mixed(
 ) -> Arrays:
     concentration = number("concentration in family_params", concentration, most=MOST_CONCENTRATION)
     table_columns = columns.of(X, kinds)[0]._replace(concentration=concentration)
+    columns.check_concentration(table_columns, concentration, "concentration in family_params")
     return {"columns": np.asarray(json.dumps(table_columns._asdict()))}
 
 

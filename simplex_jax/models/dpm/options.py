@@ -6,7 +6,8 @@ from typing import Any
 from simplex_jax import arguments
 from simplex_jax.base import PyTree
 from simplex_jax.evaluate import partitions
-from simplex_jax.models.dpm import families, model
+from simplex_jax.models.dpm import columns, families, model
+from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.data import Data
 from simplex_jax.models.dpm.model import Gamma
 from simplex_jax.models.options import MOST_CONCENTRATION, RunOptions, again, option, options
@@ -179,6 +180,8 @@ def settle(data: Data, heldout: PyTree, options: Options) -> Options:
     _check_heldout(data, heldout)
     if data.variables is None and options.concentration is not None:
         raise ValueError("concentration cannot be combined with family")
+    if isinstance(data.variables, Columns) and options.concentration is not None:
+        columns.check_concentration(data.variables, options.concentration, "concentration")
     if data.variables is not None and options.concentration is None:
         options = dataclasses.replace(options, concentration=data.variables.concentration)
     evident = data.family is None or data.family.log_evidence is not None

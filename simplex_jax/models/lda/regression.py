@@ -232,7 +232,7 @@ def _warnings(fitted: Fit, design: Design, total: int, worded: int, draws: int) 
     if draws < _FEW_DRAWS:
         yield (
             f"{draws} draws of the topics say little about their uncertainty: keep more "
-            "(--keep-samples)"
+            "(keep_samples, --keep-samples)"
         )
     small = [
         f"{term.column}={term.label}" for term in design.terms if 0 < term.size < _FEW_DOCUMENTS

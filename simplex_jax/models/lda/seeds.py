@@ -109,7 +109,7 @@ def check(lines: Sequence[str], num_topics: int, vocabulary: Sequence[str]) -> N
             f"none of the {len(words)} seed words is in the vocabulary, the first is "
             f"{printable(missing[0])!r}, and the first word of the vocabulary "
             f"{printable(vocabulary[0])!r}: write words as in the corpus, in lower case unless "
-            "--keep-case was given, and name the columns of counts"
+            "their case was kept (--keep-case), and name the columns of counts"
         )
 
 

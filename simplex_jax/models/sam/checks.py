@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax.evaluate.diagnostics import chain_warnings, finite
 from simplex_jax.evaluate.matching import cosine
+from simplex_jax.models import heldout
 from simplex_jax.models.sam.fitting import Fit
 from simplex_jax.report.display import counted
 from simplex_jax.runtime.equilibrium import energy_warnings
@@ -32,7 +33,7 @@ def topic_warnings(
     sentences = []
     if values and not np.isfinite(values).all():
         sentences.append("A held-out log-perplexity is not finite: the run has failed.")
-    elif len(values) > 1 and values[-1] >= values[0]:
+    elif len(values) > 1 and values[-1] >= values[0] + heldout.noise(values):
         sentences.append(
             f"The held-out log-perplexity did not fall: {values[0]:,.1f} at first, "
             f"{values[-1]:,.1f} at the end."

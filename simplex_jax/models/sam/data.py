@@ -136,7 +136,7 @@ def check_directions(data: Data, source: str) -> Data:
         raise error_at(
             source,
             "no document has a direction, because none has a word with a weight in the model",
-            "give others, or use a model with smooth weights (--idf smooth)",
+            "give others, or use a model with weights by the rule 'smooth' (--idf smooth)",
         )
     return data
 
@@ -146,7 +146,8 @@ def check_weighting(weighting: str | None, source: str) -> str:
     if weighting is None:
         raise ValueError(
             f"{source}: the model is of unit vectors, and this has counts, for which it has no "
-            "weights: give unit vectors (an .npz with --format vectors)"
+            "weights: give unit vectors (an .npz with --format vectors, "
+            "or UnitVectors of corpus.vectors.from_array)"
         )
     return weighting
 

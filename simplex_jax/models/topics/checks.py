@@ -4,18 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from simplex_jax.models import heldout
 from simplex_jax.models.topics.fits import CountFit
 from simplex_jax.report.display import counted
 
 _RISE = 0.02
 """Least relative rise of the perplexity that matters."""
-
-_LEAST_KNOWN = 4
-"""Evaluations from which the noise of one is estimated; of fewer it counts as 0."""
-
-_BEYOND = 4.0
-"""Standard deviations of that noise that a change must exceed: the lowest of fifty evaluations of
-a settled chain is 2.2 below their mean."""
 
 _MOST_SLOW = 0.01
 """Fraction of the documents whose shares may exceed the error that the settings allow."""
@@ -37,8 +31,7 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
             "held-out words next to no probability. A larger beta gives them more."
         ]
     first, last, lowest = measured[0], measured[-1], measured.min()
-    quarter = max(2, measured.size // 4)
-    noise = _BEYOND * _noise(measured[-quarter:])
+    noise = heldout.noise(measured)
     if measured.size > 1 and last >= first + noise:
         return [
             f"The held-out perplexity did not fall: {first:,.4g} at first, {last:,.4g} at the end."
@@ -46,6 +39,7 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
     if last > (1 + _RISE) * lowest + noise:
         remedy = "run it longer" if exact else "a smaller step size or a larger batch may help"
         return [f"The held-out perplexity rose again, from {lowest:,.4g} to {last:,.4g}: {remedy}."]
+    quarter = max(2, measured.size // 4)
     if measured.size < 2 * quarter:
         return []
     # Compare halves of the last quarter, since the perplexity of single samples is noisy.
@@ -57,15 +51,6 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
             "settled, run it longer."
         ]
     return []
-
-
-def _noise(values: np.ndarray) -> float:
-    """Return the standard deviation of evaluations about a line; 0 for too few of them."""
-    if values.size < _LEAST_KNOWN:
-        return 0.0
-    places = np.arange(values.size)
-    residuals = values - np.polyval(np.polyfit(places, values, 1), places)
-    return float(np.sqrt((residuals**2).sum() / (values.size - 2)))
 
 
 def share_warnings(fitted: CountFit) -> list[str]:

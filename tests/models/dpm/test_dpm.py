@@ -384,3 +384,5 @@ def test_warnings():
     (stuck,) = checks.mixture_warnings(still, [9, 9], [1, 1], 18, starts=[20, 40])
     assert "about that of the start (20)" in stuck
     assert "failed" in checks.mixture_warnings([{"log_predictive": np.nan}], [9], [1], 9)[0]
+    noisy = [{"log_predictive": value} for value in [-8.0, -8.2, -7.9, -8.1] * 10]
+    assert not checks.mixture_warnings(noisy, [9, 9], [1, 1], 18)

@@ -13,6 +13,7 @@ from support.dpm_table import CELLS, FOUND, GROUPS, KINDS, NEW, TABLE
 from simplex_jax import dpm
 from simplex_jax.cli import main
 from simplex_jax.corpus import from_counts
+from simplex_jax.models.dpm import checks
 from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.runtime.checkpoint import CheckpointError
 from simplex_jax.runtime.saved import RunError
@@ -137,6 +138,23 @@ def test_an_interrupted_run_ends_as_the_whole_one(fitted, tmp_path, monkeypatch)
 
 
 SHORT = {"passes": 40, "keep_samples": 5, "initial_clusters": 4, "random_state": 2}
+
+
+def test_a_concentration_needs_categories():
+    numbers = {"age": TABLE["age"], "visits": TABLE["visits"]}
+    kinds = {"visits": "count"}
+    with pytest.raises(ValueError, match="concentration is the prior of the categories of a table"):
+        dpm.fit(numbers, kinds=kinds, concentration=1.0)
+    model = DirichletProcessMixture("mixed", family_params={"kinds": {}, "concentration": 1.0})
+    with pytest.raises(ValueError, match="concentration in family_params is the prior"):
+        model.fit(np.array([[1.5, 2.5], [0.5, 1.0]]))
+
+
+def test_a_column_of_names_is_warned_of():
+    named = TABLE | {"name": [f"row {i}" for i in range(len(CELLS))]}
+    fitted = dpm.fit(named, kinds=KINDS, holdout=3, passes=4)
+    (sentence,) = (x for x in checks.warn(fitted) if x.startswith("Column"))
+    assert f"'name' has {len(CELLS)} values for {len(CELLS) - 3} rows" in sentence
 
 
 @pytest.mark.slow

@@ -260,6 +260,8 @@ def test_warnings():
     assert len(result) == 1
     assert "worth 2.5 effective draws" in result[0]
     assert not checks.topic_warnings(few[::-1], np.eye(2), [0.9, 0.9])
+    noisy = [{"log_perplexity": value} for value in [5.0, 5.2, 4.9, 5.1] * 10]
+    assert not checks.topic_warnings(noisy, np.eye(2), [0.9, 0.9])
 
 
 def coverage(fitted, samples):
