@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from simplex_jax.corpus import frames
+
 MAX_COUNT = 2**24
 """Largest count of a word in a document: float32 does not hold every whole number above it."""
 
@@ -153,8 +155,7 @@ def labels_of(
 
     The defaults are the labels of a data frame, whose columns may be in any order, or numbers.
     """
-    if hasattr(values, "columns"):
-        columns = list(values.columns)
+    if (columns := frames.names_of(values)) is not None:
         if vocabulary is None and all(isinstance(column, str) for column in columns):
             vocabulary = columns
         names = getattr(values, "index", None) if names is None else names  # polars has none

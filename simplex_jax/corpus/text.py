@@ -119,7 +119,7 @@ def from_texts(
             f"one string or path, {printable(texts)!r}, in place of several texts",
             "give a list of strings, one a document, or for a file corpus.read(path)",
         )
-    if isinstance(texts, Mapping) or getattr(texts, "ndim", 1) != 1:
+    if isinstance(texts, Mapping) or len(getattr(texts, "shape", (0,))) != 1:
         # Iteration over them gives names of columns.
         raise error_at(
             source,
@@ -211,7 +211,7 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
     """
     single = isinstance(data, str | os.PathLike)
     several = type(data) in (list, tuple) or (  # not the named tuple of unit vectors
-        getattr(data, "ndim", None) == 1 and not sp.issparse(data)
+        len(getattr(data, "shape", ())) == 1 and not sp.issparse(data)
     )
     if single or (several and any(isinstance(text, str) for text in data)):
         corpus = from_texts(data, vocabulary=vocabulary)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simplex_jax.arguments import as_number
+from simplex_jax.corpus import frames
 from simplex_jax.corpus.categories import MAX_VALUES
 from simplex_jax.models.dpm.families.diagonal_gaussian import moments_of
 from simplex_jax.models.dpm.families.poisson import MOST, check_total
@@ -62,7 +63,7 @@ def is_frame(rows: Any) -> bool:
     """Tell whether rows are a data frame, a mapping of columns or a structured array."""
     if isinstance(rows, np.ndarray):
         return rows.dtype.names is not None
-    return isinstance(rows, Mapping) or hasattr(rows, "columns")
+    return isinstance(rows, Mapping) or frames.names_of(rows) is not None
 
 
 def as_frame(rows: Any) -> Frame:
@@ -75,9 +76,9 @@ def as_frame(rows: Any) -> Frame:
     elif isinstance(rows, np.ndarray):
         columns = {name: rows[name] for name in rows.dtype.names or ()}
     else:
-        keys = rows if isinstance(rows, Mapping) else rows.columns
-        columns = {str(key): rows[key] for key in keys}
-        if len(columns) < len(list(keys)):
+        pairs = frames.columns_of(rows)
+        columns = dict(pairs)
+        if len(columns) < len(pairs):
             raise ValueError("two columns of the table have one name: give them different names")
     if not columns:
         raise ValueError("the table has no column left: give one with a variable")

@@ -242,7 +242,8 @@ def of(rows: Any, kinds: Mapping[str, str] | None = None) -> tuple[Columns, np.n
     """Return the columns of a table, its cells, float64 [N, P], and the names of its rows.
 
     Args:
-        rows: A data frame of pandas, a mapping from names to columns, or a structured array.
+        rows: A data frame of pandas or polars, a pyarrow table, a mapping from names to columns, or
+            a structured array.
             Missing values are NaN, None and "".
         kinds: Kinds of columns by name: "number", "category" or "count". By default, text and
             booleans are categories and numbers are numbers; columns of nonnegative integers must

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from simplex_jax.corpus import frames
 from simplex_jax.evaluate import fits
 from simplex_jax.models import dpm
 from simplex_jax.models import estimator as common
@@ -243,7 +244,7 @@ class DirichletProcessMixture(
         if takes.mixed:
             mapping = families.as_mapping(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
-            if reset or hasattr(X, "columns"):
+            if reset or frames.names_of(X) is not None:
                 return mapping
             # An array has the columns in the order of the fit.
             return dict(zip(self.columns_.columns, mapping.values(), strict=True))

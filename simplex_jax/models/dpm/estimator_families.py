@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax.base import PyTree
+from simplex_jax.corpus import frames
 from simplex_jax.models.dpm import cells, columns, families
 from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.families import Family, SparseRows
@@ -123,7 +124,7 @@ def columns_of(parameters: Arrays) -> Columns:
 
 def as_mapping(X: Any) -> dict[str, Any]:
     """Return the columns of a mixed table by name; columns of an array are "x0", "x1", ..."""
-    if hasattr(X, "columns"):
+    if frames.names_of(X) is not None:
         return cells.as_frame(X).columns
     table = None if isinstance(X, Mapping) else np.asarray(X, object)
     if table is None:

@@ -106,9 +106,10 @@ def effects(fitted: Fit, corpus: Any, columns: Any, question: Question) -> Effec
     Args:
         fitted: A fit with kept samples (`keep_samples`), or a loaded one with `samples`.
         corpus: The documents, as for `fit`: those of the fit, or others.
-        columns: Values for the D documents by name: a mapping of lists or arrays, or a data frame.
-            Numbers and dates (`datetime64`, or 2020-03-01) become lines or curves, other values
-            groups. Documents without a value are left out. See `evaluate.covariates`.
+        columns: Values for the D documents by name: a mapping of lists or arrays, a data frame of
+            pandas or polars, or a pyarrow table. Numbers and dates (`datetime64`, or 2020-03-01)
+            become lines or curves, other values groups. Documents without a value are left out.
+            See `evaluate.covariates`.
         {options}
 
     Returns:

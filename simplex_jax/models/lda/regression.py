@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from simplex_jax import arguments
-from simplex_jax.corpus import to_vocabulary
+from simplex_jax.corpus import frames, to_vocabulary
 from simplex_jax.evaluate import composition, covariates, diagnostics
 from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.evaluate.covariates import Design, Term
@@ -173,7 +173,8 @@ def effects(
     counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
     total = counts.shape[0]
     worded = np.flatnonzero(np.diff(counts.indptr))
-    selected = {str(n): columns[n] for n in columns if question.by is None or str(n) in question.by}
+    named = dict(frames.columns_of(columns))
+    selected = {name: named[name] for name in named if question.by is None or name in question.by}
     for name, values in selected.items():
         if not isinstance(values, Sized):
             raise ValueError(f"column {name!r} must have a value for each of {total} documents")
@@ -187,7 +188,7 @@ def effects(
         question.by,
         every=question.every,
         smooth=question.smooth,
-        available=[str(name) for name in columns],
+        available=list(named),
     )
     samples = shares.kept(fitted, question.samples)
     sampler = shares.Shares(counts[worded][design.rows], sweeps=question.sweeps)

@@ -1,0 +1,115 @@
+"""Tables of libraries that the tests do not install: what the package uses of them."""
+
+import numpy as np
+import pytest
+
+from simplex_jax import dpm, lda
+from simplex_jax.corpus import frames, from_counts
+from simplex_jax.corpus.text import count_texts
+
+
+class Polars:
+    """A data frame of polars: iteration gives the columns themselves."""
+
+    def __init__(self, columns):
+        self._columns = {name: np.asarray(values) for name, values in columns.items()}
+
+    @property
+    def columns(self):
+        return list(self._columns)
+
+    @property
+    def shape(self):
+        return len(next(iter(self._columns.values()))), len(self._columns)
+
+    def __iter__(self):
+        return iter(self._columns.values())
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+    def __array__(self, dtype=None, copy=None):
+        return np.stack(list(self), axis=1).astype(dtype)
+
+
+class Chunked:
+    """A column of pyarrow: iteration gives scalars of its own, and a null of numbers is NaN."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def __len__(self):
+        return len(self._values)
+
+    def __iter__(self):
+        return map(repr, self._values)
+
+    def __arrow_c_stream__(self, schema=None):
+        raise NotImplementedError
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self._values, dtype)
+
+
+class Arrow(Polars):
+    """A table of pyarrow: its `columns` are values."""
+
+    @property
+    def columns(self):
+        return [Chunked(values) for values in self]
+
+    @property
+    def column_names(self):
+        return list(self._columns)
+
+    def __getitem__(self, name):
+        return Chunked(self._columns[name])
+
+
+COUNTS = {"bank": [3, 0, 2, 0], "loan": [1, 0, 2, 1], "river": [0, 4, 0, 2]}
+
+
+@pytest.mark.parametrize("table", [Polars, Arrow])
+def test_counts_have_the_words_of_the_columns(table):
+    corpus = from_counts(table(COUNTS))
+    assert corpus.vocabulary == tuple(COUNTS)
+    np.testing.assert_array_equal(corpus.counts.toarray().T, list(COUNTS.values()))
+
+
+@pytest.mark.parametrize("table", [Polars, Arrow])
+def test_columns_have_names(table):
+    pairs = frames.columns_of(table(COUNTS))
+    assert [name for name, _ in pairs] == list(COUNTS)
+    np.testing.assert_array_equal(np.stack([column for _, column in pairs]), list(COUNTS.values()))
+    with pytest.raises(ValueError, match="a list has no named columns: give a mapping or a table"):
+        frames.columns_of([1, 2])
+
+
+@pytest.mark.parametrize("table", [Polars, Arrow])
+def test_a_mixed_table(table):
+    rng = np.random.default_rng(0)
+    values = {"age": rng.normal(size=12), "sex": np.array(["f", "m"] * 6, object)}
+    values["age"][3] = np.nan
+    options = {"passes": 2, "chains": 1}
+    ours, theirs = dpm.fit(values, **options), dpm.fit(table(values), **options)
+    np.testing.assert_array_equal(ours.clusters.labels, theirs.clusters.labels)
+    assert theirs.variables.kinds == ("number", "category")
+
+
+@pytest.mark.parametrize("table", [Polars, Arrow])
+def test_covariates(table):
+    counts = table({word: 2 * column for word, column in COUNTS.items()})  # of eight documents
+    fitted = lda.fit(counts, num_topics=2, passes=4, keep_samples=4, chains=1)
+    years = {"year": [1914.0, 1939.0, 1990.0, 2009.0, 2010.0, 1985.0, 1941.0, 1917.0]}
+    ours, theirs = (lda.effects(fitted, counts, x) for x in (years, table(years)))
+    np.testing.assert_array_equal(ours.mean, theirs.mean)
+
+
+def test_texts_in_a_column_without_a_number_of_dimensions():
+    class Series:
+        shape = (2,)
+
+        def __iter__(self):
+            return iter(["An oak.", "An elm."])
+
+    assert count_texts(Series(), ["elm", "oak"]).counts.toarray().tolist() == [[0, 1], [1, 0]]
