@@ -36,6 +36,10 @@ def written(folder, format, counts):
         "mtx": ["%%MatrixMarket matrix coordinate integer general", sizes, *entries],
         "ldac": [" ".join([str(len(row)), *(f"{j}:{n}" for j, n in row)]) for row in pairs],
         "svmlight": [" ".join(["0", *(f"{j + 1}:{n}" for j, n in row)]) for row in pairs],
+        "dense": [
+            ",".join(f"w{j}" for j in range(counts.shape[1])),
+            *(",".join(map(str, row)) for row in counts.toarray()),
+        ],
     }
     path = folder / "counts"
     if format == "npz":
@@ -49,7 +53,7 @@ def written(folder, format, counts):
     return path
 
 
-COUNTED = ["uci", "mtx", "ldac", "svmlight", "npz", "store"]
+COUNTED = ["uci", "mtx", "ldac", "svmlight", "dense", "npz", "store"]
 
 
 @pytest.mark.parametrize("format", COUNTED)

@@ -170,6 +170,32 @@ def test_svmlight_from_0_as_scikit_learn_writes_it(place):
         read(place / "x", "svmlight")
 
 
+@pytest.mark.parametrize(
+    ("header", "records"),
+    [
+        (",apple,pear,plum", ["d1,2,0,1", "d2,0,0,0", "d3,0,5,1"]),
+        ('"";"apple";"pear";"plum"', ['"d1";2;0;1', '"d2";0;0;0', '"d3";0;5;1']),
+        ("Doc_ID,apple,pear,plum", ["d1, 2,0,1.0", "d2,0,0,0", "", "d3,0,5e0,1."]),
+    ],
+    ids=["pandas", "R", "loose"],
+)
+def test_dense(place, header, records):
+    path = saved(place, "x.csv.gz", "\n".join([header, *records]))
+    check(read(path, "dense"), WORDS, ("d1", "d2", "d3"))
+    check(read(path, "dense", names=place / "names"), WORDS, NAMES)
+    with pytest.raises(CorpusError, match=r"x.csv.gz:1: no column of text .* or --format dense"):
+        read(path)
+
+
+def test_dense_names_transposed_and_tabs(place):
+    path = saved(place, "x.tsv", "apple\tid\tpear\tplum\n2\t1\t0\t1\n0\t2\t0\t0\n0\t3\t5\t1\n")
+    check(read(path, "dense", id_column="id"), WORDS, ("1", "2", "3"))
+    words = read(path, "dense").vocabulary
+    assert words == ("apple", "id", "pear", "plum"), "a word may be called id"
+    path = saved(place, "y.csv", ",a,b,c\napple,2,0,0\npear,0,0,5\nplum,1,0,1\n")
+    check(read(path, "dense", transpose=True), WORDS, ("a", "b", "c"))
+
+
 TEXTS = ["apple apple plum", "", 'pear, pear\npear "pear" pear; plum']
 
 

@@ -49,6 +49,7 @@ MTX = [
     BANNER.replace(b"integer", b"pattern") + b"2 3 2\n1 1\n2 2\n",
 ]
 PAIRS = [b"2 0:1 2:5\n0\n1 1:2\n", b"# made\n-1 1:1 3:5.0 # x\n+1 qid:1 2:1e0\n"]
+DENSE = [b",apple,pear\r\nd1,1,0\r\nd2,2.0,3\r\n", b"apple;pear\n1;0\n2;1e0\n"]
 TABLES = [b'id,text\r\n1,"apple, ""pear"""\n2,plum\n', b"id\ttext\n1\tapple pear\n2\tplum\n"]
 JSONL = [b'{"id": 1, "text": "apple pear"}\n\n{"id": "b", "text": null}\n']
 LINES = ["apple pear\npl\u00fcm\n".encode(), "\ufeffapple\r\n\r\npear".encode()]
@@ -179,6 +180,12 @@ def test_tables(format, content):
 
 
 @fuzz
+@given(st.one_of(damaged(DENSE), st.text('",;\n\t1.e\r', max_size=32).map(str.encode)))
+def test_dense(content):
+    accept_or_refuse(content, "x", format="dense")
+
+
+@fuzz
 @given(st.one_of(damaged(JSONL), st.text('{}[]",:\n\\u0ad', max_size=32).map(str.encode)))
 def test_jsonl(content):
     accept_or_refuse(content, "x", format="jsonl", text=EVERY_WORD)
@@ -279,5 +286,8 @@ def test_the_undamaged_files_are_accepted(tmp_path):
             (tmp_path / name).write_bytes(content)
             texts = FORMATS[resolve(tmp_path / name, Reading()).format].texts
             assert read(tmp_path / name, text=EVERY_WORD if texts else None).counts.nnz
+    for content in DENSE:
+        (tmp_path / "x.csv").write_bytes(content)
+        assert read(tmp_path / "x.csv", "dense").vocabulary == ("apple", "pear")
     with pytest.raises(CorpusError):
         read(tmp_path / "y")

@@ -194,6 +194,32 @@ table("tsv fields", 3, "3 fields instead of 2", "id\ttext\n1\tapple\n2\tpear\tpl
 table("tsv without header", 1, "no column of text", "1\tapple\n2\tpear\n", "bad.tsv")
 table("endless quote", 2, "field larger|more than 64", 'text\n"' + ("pear " * 2**18 + "\n") * 60)
 
+
+# Tables of counts.
+def dense(name, line, says, content, file="bad.csv", **arguments):
+    place = file if line is None else f"{file}:{line}"
+    case(f"dense {name}", place, says, content, file, format="dense", **arguments)
+
+
+dense("empty", None, "is empty", "")
+dense("only titles", None, "no counts below the line of column names", "apple,pear\n")
+dense("only names", None, "no counts below", "id\nd1\n")
+dense("words", 3, "'d2' in column 'who' is not a count; .* --id-column", "who,plum\n1,1\nd2,1\n")
+dense("empty field", 2, "'' in column 'pear' is not a count", "apple,pear\n1,\n")
+dense("missing", 2, "'NA' in column 'pear'", "apple,pear\n1,NA\n")
+dense("negative", 2, "'-1' in column 'pear'", "apple,pear\n1,-1\n")
+dense("underscore", 2, "'1_0' in column 'apple'", "apple,pear\n1_0,1\n")
+dense("two lines", 2, "n2' in column 'apple'", 'apple,pear\n"1\n2",1\n')
+dense("fraction", None, "row 0, column 1 .* is 1.5", "apple,pear\n1,1.5\n")
+dense("huge", None, "is 100000000.0, which is out of range", "apple,pear\n1,1e8\n")
+dense("overflows", None, "is inf", "apple,pear\n1,1e999\n")
+dense("fewer fields", 3, "1 fields instead of 2", "apple,pear\n1,1\n1\n")
+dense("tabs", 1, "name the file .tsv", "apple\tpear\n1\t1\n")
+dense("a word twice", None, "repeats word 0, 'apple'", "apple,apple\n1,1\n")
+dense("a word without a name", None, "word 1", "apple,\n1,1\n")
+dense("no such names", 1, "no column 'key' among apple, pear", "apple,pear\n1,1\n", id_column="key")
+dense("all zero", None, "every document is empty", "apple,pear\n0,0\n")
+
 # JSON lines.
 JSONL = {"file": "bad.jsonl"}
 table("json empty", None, "is empty", "", **JSONL)

@@ -17,17 +17,20 @@ IDENTITY = (
 )  # fmt: skip
 
 
-def resolved(columns: Sequence[str], reading: Reading, path: Path, line: int) -> Reading:
+def resolved(
+    columns: Sequence[str], reading: Reading, path: Path, line: int, *, remedy: str = ""
+) -> Reading:
     """Fill in the columns of text and names: those given, or the first with a common name.
 
-    Case and surrounding blanks of common names are ignored. The column of names may be None.
+    Case and surrounding blanks of common names are ignored. The column of names may be None. If
+    there is no column of text, the error has further remedies.
     """
     text = _column(columns, reading.text_column, TEXT, "text_column", path, line)
     if text is None:
         raise error_at(
             path,
             f"no column of text among {_column_list(columns)}",
-            "give --text-column (text_column), a number if the table has no header",
+            f"give --text-column (text_column){remedy}",
             line=line,
         )
     return replace(

@@ -8,6 +8,7 @@ from simplex_jax.corpus.files import ascii_compatible
 from simplex_jax.corpus.formats import (
     arrays,
     categories,
+    dense,
     folder,
     h5ad,
     jsonl,
@@ -36,6 +37,7 @@ _ALL = (
     uci.FORMAT,
     ldac.FORMAT,
     svmlight.FORMAT,
+    dense.FORMAT,
     lines.FORMAT,
     arrays.FORMAT,
     categories.FORMAT,

@@ -19,6 +19,11 @@ from simplex_jax.corpus.vocabulary import numbered
 COMMAS, TABS = (".csv",), (".tsv", ".tab")
 """File name endings of tables."""
 
+_REMEDY = (
+    ", a number if the table has no header, or --format dense (format) if columns are counts of "
+    "words"
+)
+
 _SEPARATOR = re.compile(r"sep=([,;|\t])\s*", re.IGNORECASE)
 
 
@@ -52,7 +57,7 @@ def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, st
         table = records(path, reading.encoding, tabs=tabs)
         first = first_record(table, path)
         titles = _titles(first, reading, path, tabs=tabs)
-        chosen = columns.resolved(titles, reading, path, first.line)
+        chosen = columns.resolved(titles, reading, path, first.line, remedy=_REMEDY)
         text = titles.index(chosen.text_column or "")
         name = None if chosen.id_column is None else titles.index(chosen.id_column)
         body = table if titles is first.fields else chain([first], table)
@@ -66,7 +71,7 @@ def resolve(path: Path, reading: Reading, *, tabs: bool) -> Reading:
     with long_fields():
         first = first_record(records(path, reading.encoding, tabs=tabs), path)
     titles = _titles(first, reading, path, tabs=tabs)
-    return columns.resolved(titles, reading, path, first.line)
+    return columns.resolved(titles, reading, path, first.line, remedy=_REMEDY)
 
 
 def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool) -> Metadata:
