@@ -62,7 +62,7 @@ def from_array(
         >>> from_array([[0.0, 2.0]])
         Traceback (most recent call last):
         simplex_jax.corpus.corpus.CorpusError: vectors: row 0 (counted from 0) has length 2, not \
-1; give --normalise, or divide rows by their lengths, if only directions matter
+1; give --normalise (normalise=True), or divide rows by their lengths, if only directions matter
     """
     table = sp.csr_array(entries_of(values, source, "numbers").astype(np.float64))
     words, labels = labels_of(values, table.shape, vocabulary, names, source)

@@ -53,7 +53,7 @@ def test_it_is_the_fit_of_the_core(counts, fitted):
     [
         (LDA(2, passes=4), lda),
         pytest.param(HierarchicalDirichletProcess(passes=4), hdp, marks=pytest.mark.slow),
-        pytest.param(SphericalAdmixture(2, passes=4, normalize=True), sam, marks=pytest.mark.slow),
+        pytest.param(SphericalAdmixture(2, passes=4, normalise=True), sam, marks=pytest.mark.slow),
         pytest.param(DirichletProcessMixture("multinomial", passes=4), dpm, marks=pytest.mark.slow),
     ],
     ids=lambda value: type(value).__name__,

@@ -18,7 +18,7 @@ from simplex_jax.scikit import (
 
 ESTIMATORS = [
     LDA(2, passes=4, fractions="draw", random_state=0),
-    SphericalAdmixture(2, passes=4, normalize=True, random_state=0),
+    SphericalAdmixture(2, passes=4, normalise=True, random_state=0),
     DirichletProcessMixture(passes=40, keep_samples=5, random_state=0),
     HierarchicalDirichletProcess(passes=20, keep_samples=5, fractions="draw", random_state=0),
 ]

@@ -43,7 +43,7 @@ class SphericalAdmixture(common.TopicEstimator):
 
     Args:
         {options}
-        normalize: Scale rows to length 1 first; otherwise rows of another length are an error.
+        normalise: Scale rows to length 1 first; otherwise rows of another length are an error.
         callbacks: Hooks, called with an `Event` after every evaluation, e.g. `hooks.Progress()`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
 
@@ -85,7 +85,7 @@ class SphericalAdmixture(common.TopicEstimator):
     )
 
     n_components: int = dataclasses.field(default=10, kw_only=False)
-    normalize: bool = False
+    normalise: bool = False
 
     def _fit(self, data: _Documents) -> np.ndarray:
         fitted = self._sampled(sam.fit, data.vectors)
@@ -148,5 +148,5 @@ class SphericalAdmixture(common.TopicEstimator):
             # Other rows keep their indices, which error messages name.
             stand_ins = sp.csr_array((np.ones(len(rows)), (rows, 0 * rows)), table.shape)
             table = table + stand_ins
-        vectors = unit.from_array(table, source="X", normalise=bool(self.normalize))
+        vectors = unit.from_array(table, source="X", normalise=bool(self.normalise))
         return _Documents(vectors.values[~zero], ~zero)
