@@ -63,7 +63,7 @@ def rounded(x: float, sd: float) -> str:
         >>> rounded(10002.9634, 0.92), rounded(31.62, 4.9), rounded(5.03e-20, 1.2e-21)
         ('10002.96', '31.6', '5.03e-20')
     """
-    if not 0 < sd < math.inf:
+    if not (0 < sd < math.inf and math.isfinite(x)):  # bounds that are unknown are infinite
         return f"{x:.6g}"
     decimals = max(0, 1 - math.floor(math.log10(sd)))
     if decimals <= 12 and abs(x) < 1e15:

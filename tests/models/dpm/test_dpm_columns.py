@@ -12,7 +12,7 @@ from scipy import stats
 from support.dpm_table import CELLS, FOUND, KINDS, NEW, TABLE
 
 from simplex_jax import dpm
-from simplex_jax.models.dpm import cells, columns, estimates, families, tables, variables
+from simplex_jax.models.dpm import cells, columns, estimates, families, report, tables, variables
 
 
 def test_the_kinds_of_columns():
@@ -134,6 +134,8 @@ def test_what_sets_clusters_apart_by_divergence():
     assert income.lower == pytest.approx(income.mean - 1.96 * 0.01 * FOUND.scales[1], rel=1e-4)
     (single,) = estimates.estimates(FOUND, profile, np.full((1, 9), np.nan), overall, 9)
     assert not any(one.known or one.sure for one in single)
+    titles = {one.name: report._estimate(one)["title"] for one in single}  # bounds are infinite
+    assert titles["age"].startswith("-inf to inf")
 
 
 def test_numbers_keep_the_digits_that_their_spread_leaves():
