@@ -19,7 +19,7 @@ KINDS = ("number", "category", "count")
 """What a column can be."""
 
 _SHOWN = 8
-_TIMES = (datetime.date, datetime.time, datetime.timedelta)
+_TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 _SIGNS = str.maketrans("", "", ",% \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}'$€£¥")
 
 
@@ -141,9 +141,9 @@ def _kind(name: str, column: Any) -> str:
 def _warn_of_numbers(name: str, observed: np.ndarray) -> None:
     """Warn of a category most of whose cells are numbers, or would be without their signs."""
     texts = [cell for cell in observed if not _reads_as_number(cell)]
-    parts = [] if texts else [cell for cell in observed if not as_number(cell).is_integer()]
-    if parts:  # whole numbers in quotes are codes
-        reason = f"its numbers are texts, such as {parts[0]!r}. Convert them"
+    if not texts and not all(map(_is_whole, observed)):  # whole numbers in quotes are codes
+        quoted = sorted((cell for cell in observed if not _is_number(cell)), key=_is_whole)
+        reason = f"its numbers are texts, such as {quoted[0]!r}. Convert them"
     elif texts and len(texts) < len(observed) / 2:
         reason = (
             f"{len(observed) - len(texts):,} of its {len(observed):,} cells are numbers, and "
@@ -158,6 +158,10 @@ def _warn_of_numbers(name: str, observed: np.ndarray) -> None:
         f"kinds={{{name!r}: 'number'}}, or 'category' (--number-column, --category-column)",
         stacklevel=2,
     )
+
+
+def _is_whole(cell: Any) -> bool:
+    return as_number(cell).is_integer()
 
 
 def _is_number_with_signs(cell: object) -> bool:

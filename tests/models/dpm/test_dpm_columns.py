@@ -208,6 +208,8 @@ def test_columns_through_json():
         ({"a": list(map(str, range(1001)))}, {}, "1,001 values, and is not a category"),
         ({"a": np.array(["2020-01-01"], "M8[D]")}, {}, "column 'a' has datetime64"),
         ({"a": [None, datetime.date(2020, 1, 31)]}, {}, "column 'a' has date: give numbers, such"),
+        ({"a": [np.datetime64("2020-01-31")]}, {}, "column 'a' has datetime64: give numbers"),
+        ({"a": [np.timedelta64(1, "D")]}, {}, "column 'a' has timedelta64: give numbers"),
         (
             {"a": [datetime.timedelta(1), datetime.timedelta(2)]},
             {"kinds": {"a": "category"}},
@@ -350,9 +352,10 @@ def test_numbers_with_signs_are_told(texts):
 
 def test_numbers_in_quotes_are_told():
     """As of `csv.DictReader`; whole ones may be codes."""
-    says = r"'x' is taken for a category: its numbers are texts, such as '1\.5'\. Convert them, or"
-    with pytest.warns(UserWarning, match=says):
-        assert columns.of({"x": ["1", "1.5", None]})[0].kinds == ("category",)
+    for texts, shown in ((["1", "1.5", None], r"'1\.5'"), ([1.5, "2"], "'2'")):
+        says = rf"'x' is taken for a category: its numbers are texts, such as {shown}\. Convert"
+        with pytest.warns(UserWarning, match=says):
+            assert columns.of({"x": texts})[0].kinds == ("category",)
 
 
 def test_categories_with_few_numbers_or_nothing_else_are_not_told():
