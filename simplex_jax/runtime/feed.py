@@ -45,13 +45,14 @@ def blocks(stream: Stream | Iterable[Batch], step: int, last: int, chunk: int) -
     if callable(stream):
         yield Block(as_pytree(stream), last)
         return
-    if not isinstance(stream, Iterable):
+    try:
+        source = iter(stream)
+    except TypeError:
         raise ValueError(
             f"stream must be a stream of batches or an iterable of them; it is {stream!r}: for a "
             "kernel that needs no batches, give batches.none"
-        )
+        ) from None
     size = 1 if isinstance(stream, Lagging) else min(chunk, _MOST)
-    source = iter(stream)
     left = max(last - step, 1)  # one at least, for the shapes of a run without steps
     first = None
     while batches := list(itertools.islice(source, min(size, left))):

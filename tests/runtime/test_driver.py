@@ -137,6 +137,13 @@ def test_host_batches_are_read_as_they_come(key, state):
     with pytest.raises(ValueError, match="stream"):
         driver.run(key, KERNEL, state, [], 5)
 
+    class Source:  # iterable by its items only, as some data sets of PyTorch
+        def __getitem__(self, i):
+            return rows[i]
+
+    _, again = driver.run(key, KERNEL, state, Source(), 25)
+    np.testing.assert_array_equal(again, trace)
+
 
 def test_kernels_that_need_no_batches(key):
     kernel = sgld.build(gradients.density(lambda x: -(x**2).sum()), 0.1)
