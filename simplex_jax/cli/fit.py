@@ -162,7 +162,10 @@ def _check_apart(input: Path | None, out: Path | None) -> None:
     """
     if input is None or not input.is_dir() or store.is_stored(input):
         return
-    if (out or Path()).resolve().is_relative_to(input.resolve()):
+    place, texts = (out or Path()).resolve(), input.resolve()
+    if not place.is_relative_to(texts):
+        return
+    if not any(name.startswith(".") for name in place.relative_to(texts).parts):  # not read
         raise click.UsageError(
             f"the files of the run would be among the texts in {input}: give an --out elsewhere"
         )

@@ -94,6 +94,14 @@ def test_a_run_among_the_texts_that_it_reads_is_refused(tmp_path, monkeypatch, g
     assert [path.name for path in tmp_path.iterdir()] == ["river.txt"]
 
 
+def test_a_run_in_a_hidden_folder_among_texts_is_not_read_with_them(tmp_path):
+    (tmp_path / "river.txt").write_text("river water river water")
+    run = tmp_path / ".runs" / "1"
+    options = ["--min-df", 1, "--max-df", 1.0, "--topics", 2, "--passes", 1, "--quiet"]
+    assert invoke("lda", tmp_path, "--out", run, *options).exit_code == 0
+    assert invoke("lda", "--resume", run, "--passes", 2, "--quiet").exit_code == 0
+
+
 @pytest.mark.parametrize("command", ["lda", "sam"])
 def test_a_vocabulary_of_one_word(tmp_path, command):
     path = tmp_path / "river.txt"
