@@ -112,6 +112,6 @@ def warn(fitted: Fit) -> list[str]:
         starts=starts,
         split_merge=settings.split_merge or 0,
     )
-    sentences += _named(fitted.variables, len(clusters.labels))
+    sentences += _named(fitted.variables, len(fitted.names))
     samples = fitted.traces["alpha"].size
     return sentences + chain_warnings(samples, fitted.diagnostics, np.ones((1, 0), bool))

@@ -1,6 +1,7 @@
 """Fits of tables of several kinds of columns, with missing cells: files, new rows, commands."""
 
 import csv
+import dataclasses
 import json
 
 import chex
@@ -150,11 +151,15 @@ def test_a_concentration_needs_categories():
         model.fit(np.array([[1.5, 2.5], [0.5, 1.0]]))
 
 
-def test_a_column_of_names_is_warned_of():
-    named = TABLE | {"name": [f"row {i}" for i in range(len(CELLS))]}
-    fitted = dpm.fit(named, kinds=KINDS, holdout=3, passes=4)
-    (sentence,) = (x for x in checks.warn(fitted) if x.startswith("Column"))
-    assert f"'name' has {len(CELLS)} values for {len(CELLS) - 3} rows" in sentence
+def test_a_column_of_names_is_warned_of(fitted):
+    """45 values in 53 rows are no names, though only 47 of the rows are for training."""
+    for number, expected in ((45, 0), (53, 1)):
+        values = tuple(f"row {i}" for i in range(number))
+        variables = FOUND._replace(columns=(*FOUND.columns, "name"), values=(*FOUND.values, values))
+        sentences = checks.warn(dataclasses.replace(fitted, variables=variables))
+        told = [sentence for sentence in sentences if sentence.startswith("Column")]
+        assert len(told) == expected
+    assert "'name' has 53 values for 53 rows" in told[0]
 
 
 @pytest.mark.slow
