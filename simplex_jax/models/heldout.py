@@ -11,7 +11,7 @@ from simplex_jax.runtime.hooks import Event, Hook
 from simplex_jax.runtime.windows import Latest, Window
 
 _LEAST_KNOWN = 4
-"""Evaluations from which the noise of one is estimated; of fewer it counts as 0."""
+"""Evaluations of a quarter from which their noise is estimated; of fewer it counts as 0."""
 
 _BEYOND = 4.0
 """Standard deviations of that noise that a change must exceed: the lowest of fifty evaluations of
@@ -80,12 +80,12 @@ def measured(event: Event, name: str, chains: int) -> np.ndarray:
 def noise(values: npt.ArrayLike) -> float:
     """Return the change between two evaluations [n] of a settled chain that may be noise.
 
-    It is four standard deviations of the last quarter about a line, and 0 if these are fewer than
-    four.
+    It is four standard deviations about a line, the median of those of the last three quarters, of
+    which a jump spoils one; 0 if a quarter has fewer than four evaluations.
     """
-    last = np.asarray(values, float)[-max(2, np.size(values) // 4) :]
-    if last.size < _LEAST_KNOWN:
+    size = np.size(values) // 4
+    if size < _LEAST_KNOWN:
         return 0.0
-    places = np.arange(last.size)
-    residuals = last - np.polyval(np.polyfit(places, last, 1), places)
-    return _BEYOND * float(np.sqrt((residuals**2).sum() / (last.size - 2)))
+    quarters = np.reshape(np.asarray(values, float)[-3 * size :], (3, size))
+    squares = np.polyfit(np.arange(size), quarters.T, 1, full=True)[1]
+    return _BEYOND * float(np.sqrt(np.median(squares) / (size - 2)))
