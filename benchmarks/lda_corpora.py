@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import msweb
 import numpy as np
 import scipy.sparse as sp
 from lda_recorder import load_common
@@ -44,7 +45,7 @@ def training_counts(name: str, peers: Path, data: Path) -> sp.csr_array:
     if name == "sotu":
         return corpus.embedded_corpus().counts
     if name == "msweb":
-        return corpus.read(data / "msweb" / "anonymous-msweb.data").counts
+        return msweb.read(data / "msweb" / "anonymous-msweb.data").counts
     return load(name, peers, data, quick=False).train
 
 
