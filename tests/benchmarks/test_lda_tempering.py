@@ -1,6 +1,6 @@
 """The chains of `benchmarks/lda_tempering.py` have the law of their power.
 
-Each of five means fails by chance once in 10,000, with 19 degrees of freedom.
+Each of three means fails by chance once in 10,000, with 19 degrees of freedom.
 """
 
 from itertools import product
