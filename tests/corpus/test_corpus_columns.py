@@ -104,15 +104,20 @@ def test_categories_of_anndata_are_groups_in_their_order(tmp_path):
         for name in ("obs", "var"):
             file.create_group(name).attrs["_index"] = "name"
             file[name]["name"] = list("abcd")
-        group = file["obs"].create_group("leiden")
-        group.attrs["encoding-type"] = "categorical"
-        group["categories"], group["codes"] = ["10", "2"], np.array([1, 0, -1, 1], np.int8)
+        for name, categories in (("leiden", ["10", "2"]), ("day", ["2020-03-01", "2019-07"])):
+            group = file["obs"].create_group(name)
+            group.attrs["encoding-type"] = "categorical"
+            group["categories"], group["codes"] = categories, np.array([1, 0, -1, 1], np.int8)
     for documents, codes in ((None, [1, 0, -1, 1]), (["d", "c", "b", "a"], [1, -1, 0, 1])):
         found = read_columns(tmp_path / "x.h5ad", ["leiden"], documents).columns["leiden"]
         assert found == [("10", "2", None)[code] for code in codes]
         groups = column("leiden", found)
         assert (groups.kind, groups.groups) == ("group", ("10", "2"))
         assert groups.values.tolist() == codes
+    # AnnData writes texts as categories: dates would be lost.
+    days = column("day", read_columns(tmp_path / "x.h5ad", ["day"]).columns["day"])
+    assert days.kind == "date"
+    assert days.values[:2].astype(int).tolist() == [2019, 2020]
 
 
 def nullable(place, name, values, mask):

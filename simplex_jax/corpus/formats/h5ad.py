@@ -6,6 +6,7 @@ itself is not safe for hostile files: some make it loop forever. Use files from 
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from simplex_jax.corpus.categories import MISSING
 from simplex_jax.corpus.corpus import Corpus, CorpusError, error_at, printable
 from simplex_jax.corpus.files import location, open_regular
 from simplex_jax.corpus.formats import columns
@@ -24,6 +26,7 @@ from simplex_jax.corpus.reading import Blocks, Categorical, Metadata, Reading
 from simplex_jax.corpus.vocabulary import read_names, read_vocabulary
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_DATE = re.compile(r"\d{4}-\d{2}(?!\d)")
 _REMEDY = "write the file with anndata 0.7 or later: adata.write_h5ad(file)"
 _STRINGS = 256  # read at a time
 _ENTRIES = 2**22  # likewise, of a matrix in blocks
@@ -84,6 +87,10 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
     if reading.names is not None:
         names = list(read_names(reading.names))
     return Metadata(tuple(names), values)
+
+
+def _is_date_or_missing(value: Any) -> bool:
+    return isinstance(value, str) and (value in MISSING or _DATE.match(value) is not None)
 
 
 @contextmanager
@@ -249,7 +256,7 @@ class _Contents:
     def column(self, axis: str, name: str) -> Sequence[Any]:
         """Return a column of `obs` or `var`: numbers, booleans, strings, or categories.
 
-        A missing value is None.
+        A missing value is None, and categories that are dates are strings.
         """
         member = self._item(self._item(self._file, axis), name)
         what = f"column {printable(name)} of {axis}"
@@ -258,7 +265,9 @@ class _Contents:
                 raise self._error(f"{what} is not of numbers, strings or categories", _REMEDY)
             groups = self._values(self._item(member, "categories"), what)
             codes = self._numbers(self._item(member, "codes"), 1)
-            return Categorical(codes.tolist(), groups)
+            values = Categorical(codes.tolist(), groups)
+            # AnnData writes texts as categories, too, and texts that are dates are no groups.
+            return list(values) if all(map(_is_date_or_missing, groups)) else values
         return self._values(member, what)
 
     def _nullable(self, member: Any) -> bool:
