@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.corpus.corpus import Corpus, distinct_words, error_at
+from simplex_jax.corpus.corpus import Corpus, distinct_words, error_at, printable
 from simplex_jax.corpus.vectors import UnitVectors
 from simplex_jax.corpus.vocabulary import columns_of
 
@@ -56,8 +56,9 @@ def to_vocabulary(
     if not entries.nnz:
         raise error_at(
             source,
-            f"none of its {tokens:,} tokens is a word of the model",
-            "name its columns with --vocab (vocabulary), or check its language",
+            f"none of its {tokens:,} tokens is a word of the model, whose first one is "
+            f"{printable(words[0])!r}",
+            "name its columns as in the fit (--vocab, vocabulary), or check its language",
         )
     rows, places = entries.coords
     counts = sp.csr_array(

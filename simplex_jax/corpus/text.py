@@ -120,11 +120,11 @@ def from_texts(
             "give a list of strings, one a document, or for a file corpus.read(path)",
         )
     if isinstance(texts, Mapping) or len(getattr(texts, "shape", (0,))) != 1:
-        # Iteration over them gives names of columns.
+        # Iteration over them gives names, of columns or of documents.
         raise error_at(
             source,
             f"a {type(texts).__name__} in place of several texts",
-            "give one of its columns, with one string a document",
+            "give one of its columns, or the values of a dict of documents: one string a document",
         )
     options = options or TextOptions()
     words_nfc = None

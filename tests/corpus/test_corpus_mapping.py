@@ -59,7 +59,10 @@ def test_tokens_beyond_32_bits_are_counted():
 @pytest.mark.parametrize(
     ("vocabulary", "says"),
     [
-        (["c"], "x.txt: none of its 6 tokens is a word of the model; name its columns with"),
+        (
+            ["c"],
+            "x.txt: none of its 6 tokens is a word of the model, whose first one is 'c'; name its",
+        ),
         (["a", "a"], "repeats word 0"),
         ([], "has no word"),
         (["a", ""], "is empty"),

@@ -260,7 +260,7 @@ def of(rows: Any, kinds: Mapping[str, str] | None = None) -> tuple[Columns, np.n
         (('number', 'category', 'count'), [[30.5, 0.0, 0.0], [nan, 1.0, 3.0]])
     """
     frame = cells.as_frame(rows)
-    kinds = cells.kinds_of(frame.columns, kinds or {})
+    kinds = cells.kinds_of(frame.columns, {} if kinds is None else kinds)
     both = [cells.learned(name, column, kinds[name]) for name, column in frame.columns.items()]
     learned = [column for column, _ in both]
     table_columns = Columns(
