@@ -135,7 +135,8 @@ def test_a_fit_without_a_length_ends_when_it_is_good_and_goes_on_after_a_cut(tmp
 def test_a_fit_whose_time_is_over_says_what_it_has():
     short = lda.fit(COUNTS, 2, target_ess=1e6, time_limit=0.2, holdout=8)
     start = "The time was over before the goal of 1e+06 effective samples: 2 of 2 topics"
-    assert any(sentence.startswith(start) for sentence in short.warnings)
+    (sentence,) = (sentence for sentence in short.warnings if sentence.startswith(start))
+    assert "Raise the time limit; if that does not help, a larger alpha" in sentence
 
 
 def test_a_fit_that_a_hook_ends_does_not_blame_the_time():

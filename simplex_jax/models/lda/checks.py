@@ -70,16 +70,21 @@ def _shortfall(
         "alpha": "alpha has",
         "beta": "beta has",
     }
-    missing = [
-        f"{subject} {math.floor(size)} effective samples"
-        for name, subject in subjects.items()
+    few = {
+        name: size
+        for name in subjects
         if (size := last.get(f"{PREFIX}{name}")) is not None and size < target
-    ]
+    }
+    missing = [f"{subjects[name]} {math.floor(few[name])} effective samples" for name in few]
     if last.get("settled") == 0:
         missing.append("the held-out perplexity has not settled")
     if not missing:
         return []
     end, remedy = "The time was over", "Raise the time limit"
+    if "prevalence" in few:
+        remedy += (
+            "; if that does not help, a larger alpha lets topics mix faster, but they predict worse"
+        )
     if not late:
         end, remedy = "A hook ended the run", "A longer run gives more"
     return [
