@@ -219,7 +219,7 @@ def main() -> None:
         example, reference = make(), None
         for kernel, (build, steps) in kernels(example).items():
             chain = sample(example, build(), steps * warmup, given.seconds, chunk, given.patience)
-            rows.append(row(name, kernel, chain, reference))
+            rows.append(row(name, kernel, chain, reference) | {"seconds": given.seconds})
             reference = reference or chain
             print(line(rows[-1]), flush=True)
             if given.keep:

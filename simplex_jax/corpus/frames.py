@@ -19,25 +19,27 @@ def names_of(table: Any) -> list[Any] | None:
     return None
 
 
-def columns_of(table: Any) -> list[tuple[str, Any]]:
-    """Return the names and values of the columns of a table or a mapping, in order.
+def columns_of(table: Any) -> dict[str, Any]:
+    """Return the columns of a table or a mapping by name.
 
     Columns of pyarrow are NumPy arrays, in which a null is NaN or None.
 
     Raises:
-        ValueError: There are no named columns.
+        ValueError: There are no named columns, or two of one name.
 
     Example:
         >>> columns_of({"year": [1914, 2009]})
-        [('year', [1914, 2009])]
+        {'year': [1914, 2009]}
     """
     names = list(table) if isinstance(table, Mapping) else names_of(table)
     if names is None:
         raise ValueError(
             f"a {type(table).__name__} has no named columns: give a mapping or a table"
         )
-    columns = [(str(name), table[name]) for name in names]
-    return [(name, np.asarray(c) if _is_arrow(c) else c) for name, c in columns]
+    if len(set(map(str, names))) < len(names):
+        raise ValueError("two columns of the table have one name: give them different names")
+    columns = {str(name): table[name] for name in names}
+    return {name: np.asarray(c) if _is_arrow(c) else c for name, c in columns.items()}
 
 
 def _is_arrow(column: Any) -> bool:

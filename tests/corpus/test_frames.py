@@ -78,11 +78,13 @@ def test_counts_have_the_words_of_the_columns(table):
 
 @pytest.mark.parametrize("table", [Polars, Arrow])
 def test_columns_have_names(table):
-    pairs = frames.columns_of(table(COUNTS))
-    assert [name for name, _ in pairs] == list(COUNTS)
-    np.testing.assert_array_equal(np.stack([column for _, column in pairs]), list(COUNTS.values()))
+    columns = frames.columns_of(table(COUNTS))
+    assert list(columns) == list(COUNTS)
+    np.testing.assert_array_equal(np.stack(list(columns.values())), list(COUNTS.values()))
     with pytest.raises(ValueError, match="a list has no named columns: give a mapping or a table"):
         frames.columns_of([1, 2])
+    with pytest.raises(ValueError, match="two columns of the table have one name"):
+        frames.columns_of({1: [0], "1": [1]})
 
 
 @pytest.mark.parametrize("table", [Polars, Arrow])

@@ -218,6 +218,12 @@ dense("tabs", 1, "name the file .tsv", "apple\tpear\n1\t1\n")
 dense("a word twice", None, "repeats word 0, 'apple'", "apple,apple\n1,1\n")
 dense("a word without a name", None, "word 1", "apple,\n1,1\n")
 dense("no such names", 1, "no column 'key' among apple, pear", "apple,pear\n1,1\n", id_column="key")
+dense(
+    "a word like a title",
+    None,
+    "column, 'file', names two .* put it elsewhere",
+    "file,a\n1,1\n1,2\n",
+)
 dense("all zero", None, "every document is empty", "apple,pear\n0,0\n")
 
 # JSON lines.

@@ -33,7 +33,8 @@ def read(path: Path, reading: Reading) -> Corpus:
     """Read counts [D, V], or [V, D] with `reading.transpose`, below a line of column names.
 
     Documents are named by the column `reading.id_column`, or by the first one if it has no title,
-    as pandas and R write it, or a usual title such as `doc_id`; else they are numbered from 1.
+    as pandas and R write it, or a usual title such as `doc_id`; else they are numbered from 1. As
+    that title may be a word, names in such a column must be distinct.
     """
     tabs = recognises(source_of(path), *TABS)
     values, places, ends, names = [], [], [0], []
@@ -55,6 +56,13 @@ def read(path: Path, reading: Reading) -> Corpus:
             values.append(row[nonzero])
             places.append(nonzero)
             ends.append(ends[-1] + len(nonzero))
+    if place == 0 and reading.id_column is None and len(set(names)) < len(names):
+        title = printable(header.fields[0])
+        raise error_at(
+            path,
+            f"the first column, {title!r}, names two documents alike",
+            "if it has names, give --id-column (id_column); if it has counts, put it elsewhere",
+        )
     if not values or not words:
         raise error_at(path, "no counts below the line of column names", "give documents and words")
     parts = np.concatenate(values), np.concatenate(places), np.array(ends)

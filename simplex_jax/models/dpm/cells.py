@@ -76,10 +76,7 @@ def as_frame(rows: Any) -> Frame:
     elif isinstance(rows, np.ndarray):
         columns = {name: rows[name] for name in rows.dtype.names or ()}
     else:
-        pairs = frames.columns_of(rows)
-        columns = dict(pairs)
-        if len(columns) < len(pairs):
-            raise ValueError("two columns of the table have one name: give them different names")
+        columns = frames.columns_of(rows)
     if not columns:
         raise ValueError("the table has no column left: give one with a variable")
     sizes = {name: len(column) for name, column in columns.items()}

@@ -80,13 +80,14 @@ def _shortfall(
         missing.append("the held-out perplexity has not settled")
     if not missing:
         return []
-    end, remedy = "The time was over", "Raise the time limit"
-    if "prevalence" in few:
-        remedy += (
-            "; if that does not help, a larger alpha lets topics mix faster, but they predict worse"
-        )
-    if not late:
-        end, remedy = "A hook ended the run", "A longer run gives more"
+    end, remedy = "A hook ended the run", "A longer run gives more"
+    if late:
+        end, remedy = "The time was over", "Raise the time limit"
+        if "prevalence" in few:
+            remedy += (
+                "; if that does not help, a larger alpha lets topics mix faster, but they predict "
+                "worse"
+            )
     return [
         f"{end} before the goal of {target:g} effective samples: {', '.join(missing)}. {remedy}."
     ]

@@ -173,7 +173,7 @@ def effects(
     counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
     total = counts.shape[0]
     worded = np.flatnonzero(np.diff(counts.indptr))
-    named = dict(frames.columns_of(columns))
+    named = frames.columns_of(columns)
     selected = {name: named[name] for name in named if question.by is None or name in question.by}
     for name, values in selected.items():
         if not isinstance(values, Sized):
