@@ -4,7 +4,7 @@ Columns may have missing values. Terms are contrasts: rows that turn coefficient
 in a group or at a number, a difference or a slope.
 """
 
-import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,16 +13,18 @@ from numpy.typing import ArrayLike
 
 from simplex_jax import arguments
 from simplex_jax.corpus.categories import MISSING
+from simplex_jax.corpus.cells import (
+    cells_of,
+    compact_dates,
+    dates_of,
+    doubtful_dates,
+    doubtful_numbers,
+    texts_of,
+)
 
 POINTS = 41
 """Number of points at which the curve of a numeric column is evaluated."""
 
-_DATE = re.compile(
-    r"(?P<year>\d{4})"
-    r"|(?P<day>\d{4}-\d{2}(-\d{2})?)Z?"
-    r"|(?P<time>\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)"
-    r"(Z|[+-]\d{2}(:?\d{2}(:?\d{2})?)?)?"  # the offset of a clock from UTC
-)
 _ROUNDING = 4  # units in the last place within which a number is at the edge of a group
 _COLLINEAR = 1e-7  # residual norm of a unit column, given the previous ones
 
@@ -64,10 +66,11 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
     """Return a covariate of numbers, dates or groups, depending on all its values.
 
     Numbers are finite, or texts that all parse as such. Dates are `datetime64`, or texts such as
-    2020-03 or 2020-03-01; they become years with a fraction, in their own time zone. (A bare 2020
-    is a date among dates and otherwise a number, with the same value.) Any other values, and
-    bools, make groups by their text, sorted. A pandas categorical makes groups in the order of its
-    categories.
+    2020-03, 2020-03-01, 3/14/2020 or 14 March 2020, all in one format (`corpus.cells.dates_of`);
+    they become years with a fraction, in their own time zone. (A bare 2020 is a date among dates
+    and otherwise a number, with the same value.) Any other values, and bools, make groups by their
+    text, sorted, with a warning if they may be meant as numbers or dates, such as 1,000. A pandas
+    categorical makes groups in the order of its categories.
 
     Args:
         name: Its name.
@@ -86,27 +89,41 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
     """
     if str(getattr(values, "dtype", "")) == "category":
         return _categorical(name, values)
-    if isinstance(values, np.ma.MaskedArray) and values.ndim == 1:
-        return _masked(name, values)
-    array = np.asarray(values, None if hasattr(values, "dtype") else object)
-    if array.ndim != 1:
-        raise ValueError(
-            f"column {name!r} must have one value for each document; its shape is {array.shape}"
-        )
+    array, missing = cells_of(name, values)
+    present = ~missing
+    observed = array[present]
     if array.dtype.kind in "iuf":
-        return Column(name, "number", np.where(np.isfinite(array), array, np.nan) * 1.0, ())
+        return _numeric_column(name, np.where(np.isfinite(observed), observed, np.nan), present)
     if array.dtype.kind == "M":
-        return Column(name, "date", _years(array), ())
-    texts = ["" if value is None else str(value).strip() for value in array.tolist()]
-    present = np.array([text not in MISSING for text in texts], bool)
-    texts_present = [text for text, is_present in zip(texts, present, strict=True) if is_present]
-    if not any(isinstance(value, bool) for value in array.tolist()):
-        for kind, read in (("number", _numbers), ("date", _dates)):
-            if (numbers := read(texts_present)) is not None:
-                whole = np.full(len(texts), np.nan)
-                whole[present] = numbers
-                return Column(name, kind, whole, ())
-    return _grouped(name, texts, tuple(sorted(set(texts_present))))
+        return _placed(Column(name, "date", _years(observed), ()), present)
+    texts = texts_of(name, observed)
+    if not any(isinstance(cell, bool | np.bool_) for cell in observed):
+        if (numbers := _numbers(texts)) is not None:
+            return _numeric_column(name, numbers, present)
+        if (dates := dates_of(texts)) is not None:
+            return _placed(Column(name, "date", _years(dates), ()), present)
+        if reason := doubtful_numbers(observed) or doubtful_dates(texts):
+            warnings.warn(f"column {name!r} is taken for groups: {reason}", stacklevel=2)
+    groups = tuple(sorted(set(texts)))
+    return _placed(_grouped(name, texts, groups), present)
+
+
+def _numeric_column(name: str, numbers: np.ndarray, present: np.ndarray) -> Column:
+    if compact_dates(numbers[np.isfinite(numbers)]):
+        warnings.warn(
+            f"column {name!r} is taken for numbers: if {numbers[0]:.0f} is a date, write it with "
+            "hyphens, as 2020-03-14",
+            stacklevel=3,
+        )
+    return _placed(Column(name, "number", numbers * 1.0, ()), present)
+
+
+def _placed(observed: Column, present: np.ndarray) -> Column:
+    """Return a column of all documents from that of those that have a value."""
+    missing = -1 if observed.kind == "group" else np.nan
+    whole = np.full(len(present), missing, observed.values.dtype)
+    whole[present] = observed.values
+    return observed._replace(values=whole)
 
 
 def _categorical(name: str, values: Any) -> Column:
@@ -118,17 +135,11 @@ def _categorical(name: str, values: Any) -> Column:
     return _grouped(name, texts, tuple(dict.fromkeys(c for c in categories if c in occurring)))
 
 
-def _masked(name: str, values: np.ma.MaskedArray) -> Column:
-    present = ~np.ma.getmaskarray(values)
-    observed = column(name, values.data[present])
-    whole = np.full(len(values), -1 if observed.kind == "group" else np.nan)
-    whole[present] = observed.values
-    return observed._replace(values=whole)
-
-
 def _grouped(name: str, texts: Sequence[str], groups: tuple[str, ...]) -> Column:
     places = {group: place for place, group in enumerate(groups)}
-    return Column(name, "group", np.array([places.get(text, -1) for text in texts]), groups)
+    return Column(
+        name, "group", np.array([places.get(text, -1) for text in texts], np.int64), groups
+    )
 
 
 def _numbers(texts: Sequence[str]) -> np.ndarray | None:
@@ -137,18 +148,6 @@ def _numbers(texts: Sequence[str]) -> np.ndarray | None:
     except ValueError:
         return None
     return numbers if np.isfinite(numbers).all() else None
-
-
-def _dates(texts: Sequence[str]) -> np.ndarray | None:
-    matches = [match for text in texts if (match := _DATE.fullmatch(text))]
-    if len(matches) < len(texts):
-        return None
-    # Use the local date: in UTC a New Year's Day may fall in the year before.
-    clocks = [match["year"] or match["day"] or match["time"] for match in matches]
-    try:
-        return _years(np.array(clocks, "datetime64[s]"))
-    except ValueError:  # the 30th of February
-        return None
 
 
 def _years(dates: np.ndarray) -> np.ndarray:

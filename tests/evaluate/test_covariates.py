@@ -31,6 +31,12 @@ from simplex_jax.evaluate.covariates import column, cut, design
         (["2020-02-30", "2020-01-01"], "group", [1, 0]),
         (["1", "x"], "group", [0, 1]),
         (["1_0", "2_0"], "group", [0, 1]),
+        (["1/1/2020", "12/31/2019", ""], "date", [2020, 2019 + 364 / 365, np.nan]),
+        (["1/2/2020 00:00", "31/1/2020 12:00"], "date", [2020 + 31 / 366, 2020 + 30.5 / 366]),
+        (["1.7.2021", "2.7.2021"], "date", [2021 + 181 / 365, 2021 + 182 / 365]),
+        (["July 2, 2020", "January 1, 2019"], "date", [2020.5, 2019]),
+        (["May", "April", "Sat"], "group", [1, 0, 2]),
+        ([b"b", b"a"], "group", [1, 0]),
         ([True, False, None], "group", [1, 0, -1]),
         (np.array([True, False]), "group", [1, 0]),
     ],
@@ -39,6 +45,33 @@ def test_a_column_is_what_all_its_values_are(values, kind, expected):
     result = column("c", values)
     assert result.kind == kind
     np.testing.assert_allclose(result.values, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (["1,000", "250"], "groups: '1,000' is not a number: write numbers without commas"),
+        (["0,5", "1,25"], "groups: '0,5' is not a number"),
+        (["$5", "$6.50"], "groups: '.5' is not a number"),
+        (["12%", "9 %"], "groups: '12%' is not a number"),
+        (["1914", "1920", "n.d."], "2 of its 3 cells are numbers, and 'n.d.' is not"),
+        (["3/4/2020", "5/6/2020"], "'3/4/2020' can be read as several dates: write dates as 2020-"),
+        (["3/14/20", "3/15/20"], "'3/14/20' can be read as several dates"),
+        (["2020-01-02", "1/2/2020"], "differ in format: write dates as 2020-03-14"),
+        (["2020-01-02", "2021-01-01", "soon"], "cells are dates, and 'soon' is not one"),
+        ([20200314, 19991231], "numbers: if 20200314 is a date, write it with hyphens"),
+        (["20200314", "19991231"], "numbers: if 20200314 is a date"),
+    ],
+)
+def test_columns_that_may_be_meant_as_numbers_or_dates_are_warned_of(values, says):
+    with pytest.warns(UserWarning, match=f"column 'c' is taken for {says}|{says}"):
+        column("c", values)
+
+
+def test_columns_of_names_are_groups_without_a_warning(recwarn):
+    for values in (["R", "D", "I"], ["O'Neil", "2 b", "C3"], [True, False], ["1st", "2nd"]):
+        assert column("c", values).kind == "group"
+    assert not recwarn
 
 
 def test_columns_of_a_data_frame():
@@ -182,7 +215,7 @@ def test_documents_that_lack_a_covariate_are_left_out():
             {"smooth": 4},
             "so many equal values that knots of smooth=4",
         ),
-        ({"x": np.zeros((60, 2))}, {}, r"one value for each document; its shape is \(60, 2\)"),
+        ({"x": np.zeros((60, 2))}, {}, r"one value a row; its shape is \(60, 2\)"),
         ({"year": YEAR}, {"smooth": 0}, "smooth"),
     ],
 )

@@ -1,15 +1,14 @@
-"""Columns of a user's table: the kind of each, and its cells as numbers or texts."""
+"""Kinds of the columns of a mixed table, and their cells as numbers, counts or categories."""
 
 import datetime
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simplex_jax.arguments import as_number
+from simplex_jax.corpus import cells as table_cells
 from simplex_jax.corpus import frames
 from simplex_jax.corpus.categories import MAX_VALUES
 from simplex_jax.models.dpm.families.diagonal_gaussian import moments_of
@@ -20,7 +19,6 @@ KINDS = ("number", "category", "count")
 
 _SHOWN = 8
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
-_SIGNS = str.maketrans("", "", ",% \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}'$€£¥")
 
 
 class Frame(NamedTuple):
@@ -128,7 +126,7 @@ def _kind(name: str, column: Any) -> str:
     observed = array[~missing]
     if not len(observed) or array.dtype.kind == "b":
         return "category"
-    if array.dtype.kind == "O" and not all(map(_is_number, observed)):
+    if array.dtype.kind == "O" and not all(map(table_cells.is_number, observed)):
         _warn_of_numbers(name, observed)
         return "category"
     numbers = observed.astype(np.float64)
@@ -136,90 +134,43 @@ def _kind(name: str, column: Any) -> str:
 
 
 def _warn_of_numbers(name: str, observed: np.ndarray) -> None:
-    """Warn of a category most of whose cells are numbers, or would be without their signs."""
-    texts = [cell for cell in observed if not _reads_as_number(cell)]
-    if not texts and not all(map(_is_whole, observed)):  # whole numbers in quotes are codes
-        quoted = sorted((cell for cell in observed if not _is_number(cell)), key=_is_whole)
-        reason = f"its numbers are texts, such as {quoted[0]!r}. Convert them"
-    elif texts and len(texts) < len(observed) / 2:
-        reason = (
-            f"{len(observed) - len(texts):,} of its {len(observed):,} cells are numbers, and "
-            f"{texts[0]!r} is not. Empty the cell if it is missing"
-        )
-    elif texts and all(map(_is_number_with_signs, texts)):
-        reason = f"{texts[0]!r} is not a number. Write numbers without commas, blanks or signs"
+    """Warn of a category whose cells may be meant as numbers or dates."""
+    texts = list(filter(lambda cell: not table_cells.is_number(cell), observed))
+    if all(map(table_cells.reads_as_number, observed)):
+        if all(map(_is_whole, observed)):  # whole numbers in quotes are codes
+            return
+        quoted = sorted(texts, key=_is_whole)
+        reason: str | None = f"its numbers are texts, such as {quoted[0]!r}: convert them"
     else:
-        return
-    warnings.warn(
-        f"column {name!r} is taken for a category: {reason}, or say what the column is: "
-        f"kinds={{{name!r}: 'number'}}, or 'category' (--number-column, --category-column)",
-        stacklevel=2,
-    )
+        reason = table_cells.doubtful_numbers(observed)
+    if reason is None and _are_dates(table_cells.texts_of(name, observed)):
+        reason = (
+            f"its cells are dates, such as {texts[0]!r}: give numbers, such as days from a date on"
+        )
+    if reason is not None:
+        warnings.warn(
+            f"column {name!r} is taken for a category: {reason}, or say what the column is: "
+            f"kinds={{{name!r}: 'number'}}, or 'category' (--number-column, --category-column)",
+            stacklevel=2,
+        )
 
 
 def _is_whole(cell: Any) -> bool:
     return as_number(cell).is_integer()
 
 
-def _is_number_with_signs(cell: object) -> bool:
-    return isinstance(cell, str) and _reads_as_number(cell.translate(_SIGNS))
-
-
-def _reads_as_number(cell: object) -> bool:
-    if not isinstance(cell, str | bytes):
-        return _is_number(cell)
-    try:
-        as_number(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_number(cell: object) -> bool:
-    return isinstance(cell, Real | Decimal) and not isinstance(cell, bool | np.bool_)
+def _are_dates(texts: Sequence[str]) -> bool:
+    return table_cells.dates_of(texts) is not None or table_cells.doubtful_dates(texts) is not None
 
 
 def _cells(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return a column as numbers, booleans or objects, [n], and which cells are missing.
-
-    Missing values are NaN and others that differ from themselves, None, empty texts, and those that
-    a masked array hides.
-    """
-    if isinstance(column, np.ma.MaskedArray):
-        array, missing = _cells(name, column.data)
-        return array, missing | np.ma.getmaskarray(column)
-    if hasattr(column, "dtype"):
-        array = np.asarray(column)
-    else:  # NumPy would convert a list to one type, and a NaN among texts to a text
-        array = np.fromiter(column, object, len(column))
-    if array.ndim != 1:
-        raise ValueError(f"column {name!r} must have one cell a row; its shape is {array.shape}")
-    if array.dtype.kind == "f":
-        return array, np.isnan(array)
-    if array.dtype.kind in "iub":
-        return array, np.zeros(len(array), bool)
-    if array.dtype.kind not in "OUST":
-        raise _no_cells(name, array.dtype)
-    array = array.astype(object)
-    missing = np.fromiter(map(_is_missing, array), bool, len(array))
-    for own in dict.fromkeys(map(type, array[~missing])):
-        if issubclass(own, _TIMES):  # as text, each would be a category of its own
-            raise _no_cells(name, own.__name__)
+    """Return a column as numbers, booleans or objects, [n], and which cells are missing."""
+    array, missing = table_cells.cells_of(name, column)
+    kinds = [array.dtype.type] if array.dtype.kind == "M" else map(type, array[~missing])
+    for kind in dict.fromkeys(kinds):
+        if issubclass(kind, _TIMES):  # as text, each would be a category of its own
+            raise table_cells.unusable(name, kind.__name__)
     return array, missing
-
-
-def _no_cells(name: str, kind: object) -> ValueError:
-    return ValueError(
-        f"column {name!r} has {kind}: give numbers, such as days from a date on, or text"
-    )
-
-
-def _is_missing(cell: Any) -> bool:
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):  # pandas
-        return True
-    if isinstance(cell, str | bytes):
-        return not cell.strip()
-    return bool(cell != cell)
 
 
 def numbers_of(name: str, column: Any, kind: str) -> np.ndarray:
@@ -255,17 +206,9 @@ def numbers_of(name: str, column: Any, kind: str) -> np.ndarray:
 def texts_of(name: str, column: Any) -> list[str | None]:
     """Return the cells of a category as stripped texts, None where missing."""
     array, missing = _cells(name, column)
-    try:
-        return [None if blank else _text(cell) for cell, blank in zip(array, missing, strict=True)]
-    except UnicodeDecodeError:
-        raise ValueError(f"column {name!r} has bytes that are not UTF-8: give text") from None
-
-
-def _text(cell: Any) -> str:
-    # 1 and 1.0 are one category: pandas converts integers to floats if a cell is missing.
-    if _is_number(cell) and float(cell).is_integer():
-        return str(int(cell))
-    return (cell.decode("utf-8") if isinstance(cell, bytes) else str(cell)).strip()
+    texts = np.full(len(array), None)
+    texts[~missing] = table_cells.texts_of(name, array[~missing])
+    return texts.tolist()
 
 
 def codes_of(texts: Iterable[str | None], values: Iterable[str]) -> np.ndarray:

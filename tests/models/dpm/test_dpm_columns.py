@@ -221,7 +221,7 @@ def test_columns_through_json():
             r"column 'a' has 2\.14748e\+09 counts in all; the sum must be below 2\^31",
         ),
         ({"a": [1.5, 2]}, {"kinds": ["number"]}, "kinds must be a dict of column names"),
-        ({"a": np.ones((2, 2))}, {}, "one cell a row"),
+        ({"a": np.ones((2, 2))}, {}, "one value a row"),
         ({"a": [1.5, 2], "b": [1.5]}, {}, "columns of one length"),
         ({"a": np.array([b"\xff"])}, {}, "column 'a' has bytes that are not UTF-8"),
         ({}, {}, "the table has no column left"),
@@ -319,13 +319,13 @@ def test_numbers_in_a_file():
     assert result["c"] == ["1", "2"]
 
 
-@pytest.mark.parametrize("odd", ["n/a", "8,766.5", "62.6%", "1_0"])
+@pytest.mark.parametrize("odd", ["unknown", "8,766.5", "62.6%", "1_0"])
 @pytest.mark.parametrize("kind", [str, float])
 def test_numbers_with_an_odd_cell_are_told(odd, kind):
     ages = [*map(kind, [30.5, 31, 28]), None, odd]
     says = (
         rf"column 'age' is taken for a category: 3 of its 4 cells are numbers, and '{odd}' is "
-        r"not\. .*kinds={'age': 'number'}, or 'category' \(--number-column, --category-column\)"
+        r"not: .*kinds={'age': 'number'}, or 'category' \(--number-column, --category-column\)"
     )
     with pytest.warns(UserWarning, match=says):
         assert columns.of({"age": ages})[0].kinds == ("category",)
@@ -335,9 +335,7 @@ def test_numbers_with_an_odd_cell_are_told(odd, kind):
 
 
 def test_numbers_with_commas_are_told():
-    with pytest.warns(
-        UserWarning, match=r"'income' is taken.*: '1,234\.5' is not a number\. Write"
-    ):
+    with pytest.warns(UserWarning, match=r"'income' is taken.*: '1,234\.5' is not a number: write"):
         result, _, _ = columns.of({"income": ["1,234.5", None, "12,000", "999"]})
     assert result.kinds == ("category",)
 
@@ -346,16 +344,33 @@ def test_numbers_with_commas_are_told():
     "texts", [["45%", "3%", "5.5 %"], ["1 234", "999"], ["1\u202f234,5", "2"], ["$5", "€ 7.50"]]
 )
 def test_numbers_with_signs_are_told(texts):
-    with pytest.warns(UserWarning, match=r"is not a number\. Write numbers without commas, blanks"):
+    with pytest.warns(UserWarning, match=r"is not a number: write numbers without commas, blanks"):
         assert columns.of({"x": texts})[0].kinds == ("category",)
 
 
 def test_numbers_in_quotes_are_told():
     """As of `csv.DictReader`; whole ones may be codes."""
     for texts, shown in ((["1", "1.5", None], r"'1\.5'"), ([1.5, "2"], "'2'")):
-        says = rf"'x' is taken for a category: its numbers are texts, such as {shown}\. Convert"
+        says = rf"'x' is taken for a category: its numbers are texts, such as {shown}: convert"
         with pytest.warns(UserWarning, match=says):
             assert columns.of({"x": texts})[0].kinds == ("category",)
+
+
+@pytest.mark.parametrize(
+    "texts", [["2020-03-14", "2021-01-01"], ["3/14/2020", "3/4/2020"], ["3/4/2020"], ["3/4/20"]]
+)
+def test_dates_are_told(texts):
+    says = f"'day' is taken for a category: its cells are dates, such as '{texts[0]}': give numbers"
+    with pytest.warns(UserWarning, match=says):
+        assert columns.of({"day": texts})[0].kinds == ("category",)
+
+
+def test_texts_for_missing_cells_are_missing_as_in_files():
+    result, codes, _ = columns.of(
+        {"age": ["30.5", "n/a", "31"], "sex": ["f", "NA", None]}, {"age": "number"}
+    )
+    assert result.values == ((), ("f",))
+    np.testing.assert_array_equal(codes, [[30.5, 0], [np.nan, np.nan], [31, np.nan]])
 
 
 def test_categories_with_few_numbers_or_nothing_else_are_not_told():
