@@ -22,6 +22,7 @@ from simplex_jax.corpus import (
     to_vocabulary,
 )
 from simplex_jax.corpus.corpus import printable
+from simplex_jax.corpus.encodings import ERRORS
 from simplex_jax.corpus.files import as_path
 from simplex_jax.corpus.formats import registry
 from simplex_jax.corpus.formats.format import Kind
@@ -71,9 +72,18 @@ FILE_OPTIONS = dict(
             "Column or field of the document names ({formats}).  [default: recognised]",
         ),
         _option("--encoding", "Encoding of texts.", default=Reading.encoding),
+        _option(
+            "--encoding-errors",
+            "What to do about bytes that are not in the encoding; cp1252 takes them for Windows'.",
+            default=Reading.encoding_errors,
+            type=click.Choice(ERRORS),
+        ),
     ]
 )
 """Options of file formats, by parameter name."""
+
+ENCODED = ("encoding", "encoding_errors")
+"""Those of any file of text."""
 
 TOKEN_OPTIONS = dict(
     [
@@ -166,7 +176,7 @@ def read_every_word(path: Path, reading: dict[str, Any]) -> Corpus:
 
 def _has_texts(path: Path, reading: dict[str, Any]) -> bool:
     """Return whether the format of a file has texts rather than counts."""
-    options = Reading(format=reading["format"], encoding=reading["encoding"])
+    options = Reading(**{name: reading[name] for name in ("format", *ENCODED)})
     return registry.selected(as_path(path), options, "counts").texts is not None
 
 
@@ -187,14 +197,14 @@ def resolved(input: str | None, reading: dict[str, Any], kind: Kind = "counts") 
     if input is None:
         return reading
     names = ("format", "text_column", "id_column")
-    options = Reading(encoding=reading["encoding"], **{name: reading[name] for name in names})
+    options = Reading(**{name: reading[name] for name in (*ENCODED, *names)})
     result = corpora.resolve(input, options, kind)
     return reading | {name: getattr(result, name) for name in names}
 
 
 def read_columns(path: Path, columns: Sequence[str], reading: dict[str, Any]) -> Metadata:
     """Read columns of a corpus file with the same options; see `corpus.read_columns`."""
-    names = ("format", "encoding", "names", "transpose", "text_column", "id_column")
+    names = ("format", *ENCODED, "names", "transpose", "text_column", "id_column")
     return corpora.read_columns(path, columns, **{name: reading[name] for name in names})
 
 
@@ -266,7 +276,7 @@ def words(model_reading: dict[str, Any], path: Path, reading: dict[str, Any]) ->
     tokens = _token_options(model_reading)
     if tuple(tokens.get("ngrams", (1, 1))) != (1, 1):
         raise ValueError("--windows supports single words only, and the model has --ngrams")
-    names = ("format", "encoding", "text_column", "id_column")
+    names = ("format", *ENCODED, "text_column", "id_column")
     texts = corpora.read_texts(path, **{name: reading[name] for name in names})
     return list(corpora.tokens((text for _, text in texts), _text_options(tokens)))
 

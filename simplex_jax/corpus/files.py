@@ -7,7 +7,6 @@ Limits, each enforced by one clear error before memory is allocated:
 - a file may declare at most 2**20 documents or words more than it has entries.
 """
 
-import codecs
 import functools
 import io
 import os
@@ -16,14 +15,16 @@ import shutil
 import stat
 import sys
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from simplex_jax.corpus import packed
+from simplex_jax.corpus import encodings, foreign, packed
 from simplex_jax.corpus.corpus import CorpusError, error_at, printable
+from simplex_jax.corpus.encodings import UTF8, Encoding, Stream
 
 MAX_DOCUMENT = 2**26
 MAX_UNUSED = 2**20
@@ -36,16 +37,26 @@ STANDARD_INPUT = Path("-")
 WHOLE = re.compile(rb"-?\d{1,18}")
 """A whole number in text formats."""
 
-_WIDE = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+
+@contextmanager
+def reading(path: Path, encoding: Encoding = UTF8) -> Iterator[tuple[Stream, int]]:
+    """Open a regular file for reading bytes, unpacked if its first bytes show that it is packed.
+
+    Yields the stream and the largest number of bytes that it may give. Lines end in LF, also where
+    those of the file all end in CR alone. All failures of the stream are `CorpusError`s that name
+    the file. An archive of several files is refused, and so are kinds of files that have no text.
+    """
+    with _unpacked(path, encoding) as (stream, limit):
+        head = stream.peek(HEAD)
+        if b"\r" in head and b"\n" not in head and not _has_line_feed(path, encoding):
+            returns = encodings.Translated(stream, lambda data: data.replace(b"\r", b"\n"))
+            stream = Stream(returns, stream.encoding)
+        yield stream, limit
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
-    """Open a regular file for reading bytes, unpacked if its first bytes show that it is packed.
-
-    Yields the stream and the largest number of bytes that it may give. All failures of the stream
-    are `CorpusError`s that name the file. An archive of several files is refused.
-    """
+def _unpacked(path: Path, encoding: Encoding) -> Iterator[tuple[Stream, int]]:
+    """Open a file as `reading` does, with its own line ends."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(HEAD)
@@ -55,6 +66,7 @@ def reading(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
             kind, opener = packing
             limit, source = packed.unpacked_limit(size), opener(file)  # type: ignore[assignment]
         elif head.startswith(packed.ZIP) and (members := packed.zip_members(file)) is not None:
+            foreign.refuse_members([member.filename for member in members], path)
             if len(members) != 1:
                 raise error_at(
                     path,
@@ -63,14 +75,17 @@ def reading(path: Path) -> Iterator[tuple[io.BufferedReader, int]]:
                 )
             limit, kind = packed.unpacked_limit(size), "zip"
             source = open_member(zipfile.ZipFile(file), members[0], path)
-        stream: io.BufferedReader = io.BufferedReader(Guarded(source, path, limit, kind), 2**16)
-        with stream:
-            if stream.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
-                stream.read(len(codecs.BOM_UTF8))  # Windows writes it even before counts
-            if not stream.peek(1):
+        with Stream(Guarded(source, path, limit, kind), encoding) as stream:
+            foreign.refuse(stream.peek(HEAD), path)
+            text = encodings.recoded(stream, path)
+            if not text.peek(1):
                 raise error_at(path, "the file is empty", "give a non-empty file")
-            packed.refuse_unknown(stream.peek(HEAD), path)
-            yield stream, limit
+            yield text, limit
+
+
+def _has_line_feed(path: Path, encoding: Encoding) -> bool:
+    with _unpacked(path, encoding) as (stream, _):
+        return any(b"\n" in block for block in iter(lambda: stream.read(BLOCK), b""))
 
 
 def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> BinaryIO:
@@ -178,27 +193,33 @@ def shown(data: bytes) -> str:
     return printable(repr(data[:60].strip())[1:])
 
 
-def ascii_compatible(encoding: str) -> bool:
-    """Return whether line ends are those of ASCII, unlike UTF-16; a ValueError if unknown."""
-    try:
-        marked = codecs.lookup(encoding).name == "utf-8-sig"  # UTF-8 with a byte-order mark
-        return marked or "\r\n".encode(encoding) == b"\r\n"
-    except (LookupError, ValueError):
-        raise ValueError(f"encoding={encoding!r} is unknown; try utf-8 or latin-1") from None
+def text_lines(path: Path, encoding: Encoding = UTF8) -> Iterator[tuple[int, str]]:
+    r"""Yield the number (from 1) and text of every line, without its `\n` or `\r\n`.
 
-
-def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    r"""Yield the number (from 1) and text of every line, without its `\n` or `\r\n`."""
-    if not ascii_compatible(encoding):
-        problem = f"lines cannot be separated in {encoding}"
-        raise error_at(path, problem, "convert the file to UTF-8 (iconv)")
-    with reading(path) as (stream, _):
+    If bytes that are not in the encoding are let through, a warning at the end counts their lines.
+    """
+    wrong = []
+    with reading(path, encoding) as (stream, _):
         lines = iter(lambda: stream.readline(MAX_DOCUMENT + 1), b"")
         for number, line in enumerate(lines, start=1):
             if len(line) > MAX_DOCUMENT:
                 problem = "the line has more than 64 MiB"
                 raise error_at(path, problem, "give a document a line", line=number)
-            yield number, decoded(line.rstrip(b"\r\n"), path, encoding, number)
+            text, intact = decoded(line.rstrip(b"\r\n"), path, stream.encoding, number)
+            if not intact:
+                wrong.append(number)
+            yield number, text
+    if wrong:
+        warn_of_errors(path, encoding, f"{len(wrong):,} lines, the first is line {wrong[0]}")
+
+
+def warn_of_errors(path: Path, encoding: Encoding, where: str) -> None:
+    """Warn of bytes that were not in the encoding, and were let through as it says."""
+    warnings.warn(
+        f"{path}: bytes that are not {encoding.name} in {where}: treated as "
+        f"--encoding-errors (encoding_errors) {encoding.errors} says",
+        stacklevel=3,
+    )
 
 
 def line_blocks(
@@ -223,28 +244,15 @@ def line_blocks(
         yield number, partial + b"\n"
 
 
-def decoded(data: bytes, path: Path, encoding: str, line: int = 1) -> str:
-    """Decode bytes strictly; `line` is the number of their first line, for messages."""
-    single = ascii_compatible(encoding)
-    if single and line == 1 and data.startswith(_WIDE):
-        remedy = "convert the file to UTF-8 (iconv)"
-        raise error_at(path, "the text is UTF-16 or UTF-32", remedy, line=1)
-    if single and (nul := data.find(b"\0")) >= 0:
-        raise error_at(
-            path,
-            "a NUL byte: this is not text",
-            "give text, or leave binary files out",
-            line=line + data.count(b"\n", 0, nul),
-        )
-    try:
-        text = data.decode(encoding)
-    except UnicodeError as error:
-        start = error.start if isinstance(error, UnicodeDecodeError) else 0
-        column = start - data.rfind(b"\n", 0, start)
-        raise error_at(
-            path,
-            f"byte {column} of the line is not {encoding}",
-            "convert the file, or give its encoding, such as latin-1",
-            line=line + data.count(b"\n", 0, start),
-        ) from None
-    return text.removeprefix("\ufeff") if line == 1 else text
+def decoded(data: bytes, path: Path, encoding: Encoding, line: int = 1) -> tuple[str, bool]:
+    """Decode bytes of a stream, and tell whether all of them were in its encoding.
+
+    `line` is the number of their first line, for messages. A NUL byte shows that this is no text.
+    """
+    if (nul := data.find(b"\0")) >= 0:
+        if line == 1 and (name := encodings.wide(data)):
+            problem = f"a NUL byte: the text may be in {name}"
+            raise error_at(path, problem, f"give --encoding (encoding) {name}", line=1)
+        place = line + data.count(b"\n", 0, nul)
+        raise foreign.error_of_binary(data if line == 1 else b"", path, place)
+    return encodings.decoded(data, path, encoding, line)

@@ -18,6 +18,7 @@ def read_columns(
     format: str | None = None,
     encoding: str = Reading.encoding,
     *,
+    encoding_errors: str = Reading.encoding_errors,
     names: str | Path | None = None,
     transpose: bool = False,
     text_column: str | None = None,
@@ -33,6 +34,7 @@ def read_columns(
             must have one. By default all records, in the order of the file.
         format: Format of the file. This and the arguments that follow are as for `read`.
         encoding: Encoding of the text.
+        encoding_errors: What to do about bytes that are not in it.
         names: File with one document name a line (`h5ad`).
         transpose: True if documents are in columns, with metadata in `var` (`h5ad`).
         text_column: Column of the text; a number for a table without a header.
@@ -58,6 +60,7 @@ def read_columns(
     reading = Reading(
         format=format,
         encoding=encoding,
+        encoding_errors=encoding_errors,
         names=None if names is None else Path(names),
         transpose=transpose,
         text_column=text_column,

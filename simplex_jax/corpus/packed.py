@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from simplex_jax.corpus.corpus import error_at
-
 MAX_RATIO = 200
 MAX_UNPACKED = 2**36
 FREE = 2**26
@@ -40,12 +38,6 @@ _PACKED: list[tuple[str, bytes, Callable[[BinaryIO], object]]] = [
     ("xz", rb"\xfd7zXZ\0", lzma.LZMAFile),
     ("bzip2", rb"BZh[1-9]1AY&SY", bz2.BZ2File),
 ]
-_UNKNOWN = {
-    "a 7z archive": rb"7z\xbc\xaf\x27\x1c",
-    "a RAR archive": rb"Rar!\x1a\x07",
-    "packed by zstd": rb"\x28\xb5\x2f\xfd",
-    "a tar archive": rb"(?s).{257}ustar",
-}
 
 
 def unpacked_limit(size: int) -> int:
@@ -57,13 +49,6 @@ def unpacker(head: bytes) -> tuple[str, Callable[[BinaryIO], object]] | None:
     """Return the name of a compression format and its opener; None if not packed."""
     packings = ((name, opener) for name, magic, opener in _PACKED if re.match(magic, head))
     return next(packings, None)
-
-
-def refuse_unknown(head: bytes, path: Path) -> None:
-    """Raise a CorpusError if the first bytes are those of an unsupported archive."""
-    for packing, magic in _UNKNOWN.items():
-        if re.match(magic, head):
-            raise error_at(path, f"this is {packing}", "unpack it, or pack it as .zip, .gz or .xz")
 
 
 def content_name(path: Path, members: list[zipfile.ZipInfo] | None = None) -> str:

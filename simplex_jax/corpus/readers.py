@@ -28,6 +28,7 @@ def read(
     text: TextOptions | None = None,
     encoding: str = Reading.encoding,
     *,
+    encoding_errors: str = Reading.encoding_errors,
     names: str | Path | None = None,
     transpose: bool = False,
     layer: str | None = None,
@@ -45,7 +46,10 @@ def read(
             that no other format recognises is read as `lines`; a tenth of these must have a word.
         vocabulary: File with one word a line; see `Reading`.
         text: Tokens and vocabulary limits, for formats of texts only; by default `TextOptions()`.
-        encoding: Encoding of text; vocabularies are UTF-8.
+        encoding: Encoding of text; vocabularies are UTF-8. A byte-order mark in a file overrides
+            it.
+        encoding_errors: What to do about bytes that are not in it: `strict`, `replace`, `ignore`,
+            `backslashreplace` or `cp1252`; see `Reading`. All but `strict` warn of them.
         names: File with one document name a line.
         transpose: True if words are in rows and documents in columns.
         layer: Layer with the counts (`h5ad`); None for `X`.
@@ -58,7 +62,8 @@ def read(
 
     Raises:
         CorpusError: The data cannot be used; the message is `FILE:LINE: problem; remedy`.
-        ValueError: `format` or `encoding` is unknown, or the format does not support an option.
+        ValueError: `format`, `encoding` or `encoding_errors` is unknown, or the format does not
+            support an option.
 
     Example:
         >>> import pathlib, tempfile
@@ -74,6 +79,7 @@ def read(
         vocabulary=_optional_path(vocabulary),
         text=text or TextOptions(),
         encoding=encoding,
+        encoding_errors=encoding_errors,
         names=_optional_path(names),
         transpose=transpose,
         layer=layer,
@@ -90,6 +96,7 @@ def read_texts(
     format: str | None = None,
     encoding: str = Reading.encoding,
     *,
+    encoding_errors: str = Reading.encoding_errors,
     text_column: str | None = None,
     id_column: str | None = None,
 ) -> Iterator[tuple[str, str]]:
@@ -99,6 +106,7 @@ def read_texts(
         path: The file or folder.
         format: Format of the file. This and the arguments that follow are as for `read`.
         encoding: Encoding of the texts.
+        encoding_errors: What to do about bytes that are not in it.
         text_column: Column or field of the text.
         id_column: Column or field of the document names.
 
@@ -118,7 +126,11 @@ def read_texts(
         [('1', 'apple pear'), ('2', 'pear plum')]
     """
     reading = Reading(
-        format=format, encoding=encoding, text_column=text_column, id_column=id_column
+        format=format,
+        encoding=encoding,
+        encoding_errors=encoding_errors,
+        text_column=text_column,
+        id_column=id_column,
     )
     path = as_path(path)
     selected = registry.selected(path, reading, "counts")
@@ -138,6 +150,7 @@ def convert(
     text: TextOptions | None = None,
     encoding: str = Reading.encoding,
     *,
+    encoding_errors: str = Reading.encoding_errors,
     names: str | Path | None = None,
     transpose: bool = False,
     layer: str | None = None,
@@ -176,6 +189,7 @@ def convert(
         vocabulary=_optional_path(vocabulary),
         text=text or TextOptions(),
         encoding=encoding,
+        encoding_errors=encoding_errors,
         names=_optional_path(names),
         transpose=transpose,
         layer=layer,
@@ -237,6 +251,7 @@ def read_table(
     id_column: str | None = None,
     drop: tuple[str, ...] = (),
     encoding: str = Reading.encoding,
+    encoding_errors: str = Reading.encoding_errors,
     variables: categories.Variables | None = None,
 ) -> Categories:
     r"""Read a table of categorical columns whose first line names them.
@@ -253,6 +268,7 @@ def read_table(
             numbered from 1.
         drop: Columns to leave out.
         encoding: Encoding of the text.
+        encoding_errors: What to do about bytes that are not in it.
         variables: Names of a model's columns and the values of each. The columns may be in any
             order. Other columns are ignored; other values are treated as missing, and counted.
 
@@ -273,7 +289,12 @@ def read_table(
         >>> table.codes.tolist(), table.values
         ([[1, 0], [0, -1]], (('green', 'red'), ('small',)))
     """
-    reading = Reading(id_column=id_column, drop=tuple(drop), encoding=encoding)
+    reading = Reading(
+        id_column=id_column,
+        drop=tuple(drop),
+        encoding=encoding,
+        encoding_errors=encoding_errors,
+    )
     return categories.read(as_path(path), reading, variables)
 
 

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import scipy.sparse as sp
 
 from simplex_jax.corpus.corpus import Corpus
+from simplex_jax.corpus.encodings import Encoding
 from simplex_jax.corpus.text import TextOptions, from_texts
 from simplex_jax.corpus.vocabulary import read_vocabulary
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Options for reading files of any format; `formats.FORMATS` lists those of each.
+    r"""Options for reading files of any format; `formats.FORMATS` lists those of each.
 
     Attributes:
         format: Name of the format; None to recognise it.
@@ -22,7 +23,11 @@ class Reading:
             and `ldac` it replaces the vocabulary next to the file; for other counts and for unit
             vectors it names the columns. A `store` has its own.
         text: Tokens and vocabulary limits of text.
-        encoding: Encoding of text and tables; vocabularies are UTF-8.
+        encoding: Encoding of text and tables; vocabularies are UTF-8. A byte-order mark of UTF-8,
+            UTF-16 or UTF-32 in a file overrides it.
+        encoding_errors: What to do about bytes that are not in the encoding: `strict`, an error;
+            `replace`, U+FFFD in their place; `ignore`, leave them out; `backslashreplace`, escapes
+            such as `\xe9`; `cp1252`, take them for Windows' Western European.
         names: File with one document name a line.
         transpose: True if words are in rows and documents in columns.
         layer: Layer of an `h5ad` file with the counts; None for `X`.
@@ -38,6 +43,7 @@ class Reading:
     vocabulary: Path | None = None
     text: TextOptions = field(default_factory=TextOptions)
     encoding: str = "utf-8"
+    encoding_errors: str = "strict"
     names: Path | None = None
     transpose: bool = False
     layer: str | None = None
@@ -46,6 +52,11 @@ class Reading:
     id_column: str | None = None
     drop: tuple[str, ...] = ()
     normalise: bool = False
+
+    @property
+    def coding(self) -> Encoding:
+        """The encoding, and what to do about errors."""
+        return Encoding(self.encoding, self.encoding_errors)
 
 
 class Blocks(NamedTuple):

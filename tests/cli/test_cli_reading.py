@@ -68,7 +68,8 @@ def test_other_documents_may_be_counts_and_the_model_of_texts(run, tmp_path):
     assert "2 documents, 6 tokens: 3 (50.0" in result.stderr
 
 
-READING = dict.fromkeys(counts.FILE_OPTIONS) | {"encoding": "utf-8", "stop_words": "english"}
+ENCODED = {"encoding": "utf-8", "encoding_errors": "strict"}
+READING = dict.fromkeys(counts.FILE_OPTIONS) | ENCODED | {"stop_words": "english"}
 
 
 def mapped(vocabulary, reading, tmp_path):

@@ -286,7 +286,7 @@ def test_csv_may_say_its_separator(place):
         ("x.tsv", "id\ttext\n1\ta\tb\n", "x.tsv:2: 3 fields .*tabs or line ends: write CSV"),
         ("x.tsv", 'id\ttext\n1\t"a\nb"\n', "x.tsv:3: 1 fields .*tabs or line ends: write CSV"),
         ("x.tsv", "id\ttext\n1\ta\rb\n", "x.tsv:2: a carriage return .*convert"),
-        ("x.csv", "id,text\r1,a\r2,b\r", "x.csv:1: a carriage return .*convert"),
+        ("x.csv", "id,text\r1,a\r2,b\n", "x.csv:1: a carriage return .*convert"),
         ("x.tsv", '"id"\t"text"\n"1"\t"apple"\n', "x.tsv:1: .* in quotes, .* or write CSV"),
         ("x.csv", "\n\n", "x.csv: no record in the file"),
     ],

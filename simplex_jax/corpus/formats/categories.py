@@ -48,7 +48,7 @@ def fields_of(path: Path, reading: Reading, variables: Collection[str] = ()) -> 
     """
     tabs = recognises(source_of(path), *TABS)
     with long_fields():
-        lines = records(path, reading.encoding, tabs=tabs)
+        lines = records(path, reading.coding, tabs=tabs)
         header = first_record(lines, path)
         if not tabs:
             refuse_tab(header, path, "name the file .tsv")

@@ -39,7 +39,7 @@ def read(path: Path, reading: Reading) -> Corpus:
     tabs = recognises(source_of(path), *TABS)
     values, places, ends, names = [], [], [0], []
     with long_fields():
-        table = records(path, reading.encoding, tabs=tabs)
+        table = records(path, reading.coding, tabs=tabs)
         header = first_record(table, path)
         if not tabs:
             refuse_tab(header, path, "name the file .tsv")

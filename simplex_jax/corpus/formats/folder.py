@@ -1,19 +1,16 @@
 """A folder or zip archive of text files, one document each."""
 
-import io
 import os
 import stat
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from simplex_jax.corpus import files, packed
-from simplex_jax.corpus.corpus import Corpus, error_at
+from simplex_jax.corpus import files, foreign, packed
+from simplex_jax.corpus.corpus import Corpus, error_at, printable
+from simplex_jax.corpus.encodings import Encoding, Stream, recoded
 from simplex_jax.corpus.formats.format import Format, Source, members_of
 from simplex_jax.corpus.reading import Reading, corpus_of_texts
-
-_OFFICE = {"[Content_Types].xml", "mimetype"}
-"""Members of archives in which programs keep tables, texts or books."""
 
 
 def recognises(source: Source) -> bool:
@@ -33,7 +30,14 @@ def read(path: Path, reading: Reading) -> Corpus:
 def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
     """Yield the paths and texts of files."""
     documents = _folder_texts if os.path.isdir(path) else _archive_texts
-    return documents(path, reading.encoding)
+    wrong = []
+    for name, text, intact in documents(path, reading.coding):
+        if not intact:
+            wrong.append(name)
+        yield name, text
+    if wrong:
+        where = f"{len(wrong):,} files, the first is {printable(wrong[0])}"
+        files.warn_of_errors(path, reading.coding, where)
 
 
 FORMAT = Format(
@@ -41,8 +45,8 @@ FORMAT = Format(
 )
 
 
-def _folder_texts(root: Path, encoding: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and texts of files in a folder."""
+def _folder_texts(root: Path, encoding: Encoding) -> Iterator[tuple[str, str, bool]]:
+    """Yield the name and text of each file in a folder, and whether it is in the encoding."""
 
     def stop(error: OSError) -> None:
         raise files.unreadable(Path(error.filename or root), error)
@@ -54,11 +58,11 @@ def _folder_texts(root: Path, encoding: str) -> Iterator[tuple[str, str]]:
     if not paths:
         raise error_at(root, "no file in the folder", "give a folder of text files")
     for name, path in sorted((path.relative_to(root).as_posix(), path) for path in paths):
-        text = ""
+        text, intact = "", True
         if not _is_empty(path):
-            with files.reading(path) as (stream, _):
-                text = _text(stream, path, encoding)
-        yield os.fsencode(name).decode("utf-8", "backslashreplace"), text
+            with files.reading(path, encoding) as (stream, _):
+                text, intact = _text(stream, path)
+        yield os.fsencode(name).decode("utf-8", "backslashreplace"), text, intact
 
 
 def _is_empty(path: Path) -> bool:
@@ -70,32 +74,28 @@ def _is_empty(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_size == 0
 
 
-def _archive_texts(path: Path, encoding: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and texts of files in a zip archive, within the limit for packed files."""
+def _archive_texts(path: Path, encoding: Encoding) -> Iterator[tuple[str, str, bool]]:
+    """Yield the same for a zip archive, within the limit for packed files."""
     members = members_of(path)
     if members is None:
         raise error_at(path, "not a folder", "give a folder of text files, or another format")
     if not members:
         raise error_at(path, "no file in the archive", "give an archive of text files")
-    if not _OFFICE.isdisjoint(member.filename for member in members):
-        # Its parts are XML, which would be read as texts.
-        remedy = "save it as CSV or as a text file first"
-        raise error_at(path, "an Office or OpenDocument file, or an e-book", remedy)
+    foreign.refuse_members([member.filename for member in members], path)
     with files.open_regular(path) as file, zipfile.ZipFile(file) as archive:
         limit = packed.unpacked_limit(os.fstat(file.fileno()).st_size)
         for member in members:
             place = path / member.filename
             source = files.open_member(archive, member, path)
-            guarded = files.Guarded(source, place, limit, "zip")
-            stream: io.BufferedReader = io.BufferedReader(guarded, 2**16)
-            with stream:
-                text = _text(stream, place, encoding)
+            with Stream(files.Guarded(source, place, limit, "zip"), encoding) as stream:
+                foreign.refuse(stream.peek(files.HEAD), place)
+                text, intact = _text(recoded(stream, place), place)
             limit -= member.file_size
-            yield member.filename.encode("utf-8", "backslashreplace").decode(), text
+            yield member.filename.encode("utf-8", "backslashreplace").decode(), text, intact
 
 
-def _text(stream: io.BufferedReader, path: Path, encoding: str) -> str:
+def _text(stream: Stream, path: Path) -> tuple[str, bool]:
     data = stream.read(files.MAX_DOCUMENT + 1)
     if len(data) > files.MAX_DOCUMENT:
         raise error_at(path, "the file has more than 64 MiB", "cut it into documents")
-    return files.decoded(data, path, encoding)
+    return files.decoded(data, path, stream.encoding)

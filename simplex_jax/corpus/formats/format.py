@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from simplex_jax.corpus import files, packed
+from simplex_jax.corpus.encodings import Encoding
 from simplex_jax.corpus.reading import Blocks, Metadata, Reading
 
 Kind = Literal["counts", "vectors", "table"]
@@ -55,7 +56,7 @@ def source_of(path: Path) -> Source:
     name = packed.content_name(path, members)
     if members is not None and len(members) != 1:
         return Source(path, name, b"", folder=True)
-    with files.reading(path) as (stream, _):
+    with files.reading(path, Encoding(errors="replace")) as (stream, _):
         return Source(path, name, stream.peek(files.HEAD)[: files.HEAD], folder=False)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simplex_jax.corpus.corpus import Corpus, error_at, printable
+from simplex_jax.corpus.encodings import Encoding
 from simplex_jax.corpus.files import text_lines
 from simplex_jax.corpus.formats import columns
 from simplex_jax.corpus.formats.format import Format, Source
@@ -34,7 +35,7 @@ def read(path: Path, reading: Reading) -> Corpus:
 
 def resolve(path: Path, reading: Reading) -> Reading:
     """Fill in the fields of the first object; see `columns.resolved`."""
-    for line, entry in _objects(path, reading.encoding):
+    for line, entry in _objects(path, reading.coding):
         return columns.resolved(list(entry), reading, path, line)
     return reading
 
@@ -46,7 +47,7 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
     """
     names, values = [], dict[str, list[Any]]((name, []) for name in wanted)
     fields, name = dict[str, None](), None
-    for number, (line, entry) in enumerate(_objects(path, reading.encoding), start=1):
+    for number, (line, entry) in enumerate(_objects(path, reading.coding), start=1):
         if number == 1:
             name = columns.id_column(list(entry), reading.id_column, path, line)
         names.append(str(number) if name is None else _name(entry, name, path, line))
@@ -63,7 +64,7 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
 def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
     """Yield names and texts of the objects."""
     text = name = None
-    for number, (line, entry) in enumerate(_objects(path, reading.encoding), start=1):
+    for number, (line, entry) in enumerate(_objects(path, reading.coding), start=1):
         if text is None:
             chosen = columns.resolved(list(entry), reading, path, line)
             text, name = chosen.text_column or "", chosen.id_column
@@ -79,7 +80,7 @@ FORMAT = Format(
 )
 
 
-def _objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _objects(path: Path, encoding: Encoding) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in text_lines(path, encoding):
         if not line.strip():
             continue

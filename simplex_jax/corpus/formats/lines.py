@@ -24,7 +24,7 @@ def read(path: Path, reading: Reading) -> Corpus:
 
 def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
     """Yield the numbers and texts of lines."""
-    for number, line in text_lines(path, reading.encoding):
+    for number, line in text_lines(path, reading.coding):
         yield str(number), line
 
 

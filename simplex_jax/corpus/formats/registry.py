@@ -3,8 +3,8 @@
 from dataclasses import fields
 from pathlib import Path
 
+from simplex_jax.corpus import encodings
 from simplex_jax.corpus.corpus import printable
-from simplex_jax.corpus.files import ascii_compatible
 from simplex_jax.corpus.formats import (
     arrays,
     categories,
@@ -43,7 +43,7 @@ _ALL = (
     categories.FORMAT,
 )
 
-_COMMON = ("format", "vocabulary", "text", "encoding")
+_COMMON = ("format", "vocabulary", "text", "encoding", "encoding_errors")
 """Options of reading that all formats share and none lists; `_OF_TEXTS` restricts `text`."""
 
 _OF_TEXTS = tuple(field.name for field in fields(TextOptions))
@@ -90,7 +90,7 @@ def selected(path: Path, reading: Reading, kind: Kind) -> Format:
 
     Raises a ValueError for an option that the format does not support.
     """
-    ascii_compatible(reading.encoding)  # raises if it is unknown, before any file is read
+    encodings.check(reading.coding)  # before any file is read
     entry = (
         recognised(source_of(path), kind) if reading.format is None else named(reading.format, kind)
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from simplex_jax.corpus.corpus import Corpus, error_at, printable
+from simplex_jax.corpus.encodings import Encoding
 from simplex_jax.corpus.files import MAX_DOCUMENT, text_lines
 from simplex_jax.corpus.formats import columns
 from simplex_jax.corpus.formats.format import Format, Source
@@ -54,7 +55,7 @@ def read(path: Path, reading: Reading, *, tabs: bool) -> Corpus:
 def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of records."""
     with long_fields():
-        table = records(path, reading.encoding, tabs=tabs)
+        table = records(path, reading.coding, tabs=tabs)
         first = first_record(table, path)
         titles = _titles(first, reading, path, tabs=tabs)
         chosen = columns.resolved(titles, reading, path, first.line, remedy=_REMEDY)
@@ -69,7 +70,7 @@ def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, st
 def resolve(path: Path, reading: Reading, *, tabs: bool) -> Reading:
     """Fill in the columns; see `columns.resolved`."""
     with long_fields():
-        first = first_record(records(path, reading.encoding, tabs=tabs), path)
+        first = first_record(records(path, reading.coding, tabs=tabs), path)
     titles = _titles(first, reading, path, tabs=tabs)
     return columns.resolved(titles, reading, path, first.line, remedy=_REMEDY)
 
@@ -77,7 +78,7 @@ def resolve(path: Path, reading: Reading, *, tabs: bool) -> Reading:
 def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool) -> Metadata:
     """Read columns of the records; documents are named as by `read`."""
     with long_fields():
-        table = records(path, reading.encoding, tabs=tabs)
+        table = records(path, reading.coding, tabs=tabs)
         first = first_record(table, path)
         titles = _titles(first, reading, path, wanted, tabs=tabs)
         name = columns.id_column(titles, reading.id_column, path, first.line)
@@ -132,7 +133,7 @@ def check_length(fields: list[str], columns: int, path: Path, line: int, *, tabs
         raise error_at(path, f"{len(fields)} fields instead of {columns}", remedy, line=line)
 
 
-def records(path: Path, encoding: str, *, tabs: bool) -> Iterator[Record]:
+def records(path: Path, encoding: Encoding, *, tabs: bool) -> Iterator[Record]:
     """Yield all records that are not blank, with their first line numbers."""
     lines: Iterator[str] = (line + "\n" for _, line in text_lines(path, encoding))
     if tabs:

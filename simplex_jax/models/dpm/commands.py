@@ -73,7 +73,7 @@ TABLE_OPTIONS = {
     )
     for name, kind in _KINDS.items()
 }
-_OF_TABLES = {"format", "id_column", "encoding", *TABLE_OPTIONS}
+_OF_TABLES = {"format", "id_column", *counts.ENCODED, *TABLE_OPTIONS}
 _MOST_SHOWN = 30
 
 
@@ -107,7 +107,8 @@ def _frame(
 ) -> Frame:
     """Read a mixed table; `variables` names columns known to be variables."""
     drop = tuple(reading.get("drop_column", ()))
-    options = Reading(id_column=reading["id_column"], encoding=reading["encoding"], drop=drop)
+    encoded = {name: reading[name] for name in counts.ENCODED}
+    options = Reading(id_column=reading["id_column"], drop=drop, **encoded)
     fields = of_columns.fields_of(path, options, variables)
     return Frame(cells.of_texts(fields.cells, kinds), fields.names)
 
@@ -119,7 +120,7 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Categories | 
         kinds = {column: kind for name, kind in _KINDS.items() for column in reading[name]}
         return Given(_frame(input, reading, kinds), None, kinds)
     if _holds_categories(input, reading["format"]):
-        table = {name: reading[name] for name in ("id_column", "encoding")}
+        table = {name: reading[name] for name in ("id_column", *counts.ENCODED)}
         return corpora.read_table(input, drop=tuple(reading["drop_column"]), **table)
     return counts.read(input, reading)
 
@@ -196,7 +197,7 @@ def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, 
     table = corpora.read_table(
         path,
         id_column=reading["id_column"] or earlier.get("id_column"),
-        encoding=reading["encoding"],
+        **{name: reading[name] for name in counts.ENCODED},
         variables=(variables.columns, variables.values),
     )
     about = (
