@@ -4,8 +4,8 @@
 
 The final topics of each tool, trained as in `lda_peers.py` with equal priors, are scored on the
 same held-out documents: by completion, predicting one half of each from the other, and by the
-left-to-right probability of all their tokens. Errors are those of the second estimate, from its
-particles.
+left-to-right probability of all their tokens. Errors are those of the second estimate, with the
+bias that its particles may leave.
 """
 
 import argparse
@@ -26,7 +26,7 @@ POINTS = 5  # times that topics are kept; the last are scored
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--particles", type=int, default=20)
+    parser.add_argument("--particles", type=int, default=256)
     given = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for name in given.corpora:

@@ -176,8 +176,14 @@ def test_evaluate_from_left_to_right(run, texts):
     assert 3.5 < actual["perplexity"] < 6, "a word of each document, of eight, tells its side"
     assert 0 < actual["perplexity_error"] < 0.5
     assert (actual["documents"], actual["tokens"]) == (40, 160)
-    for given in (["--target", texts, "--observed", texts], [texts, "--particles", 9]):
-        method = [] if "--particles" in given else ["--method", "left-to-right"]
+    one = invoke(
+        *("lda", "evaluate", "--model", run, texts, "--method", "left-to-right"),
+        *("--particles", 8, "--moves", 0),
+    )
+    assert json.loads(one.stdout)["perplexity_error"] > actual["perplexity_error"]
+    parts = ["--target", texts, "--observed", texts]
+    for given in (parts, [texts, "--particles", 9], [texts, "--moves", 9]):
+        method = ["--method", "left-to-right"] if given is parts else []
         result = invoke("lda", "evaluate", "--model", run, *given, *method)
         assert result.exit_code == 2
         assert "left-to-right" in result.stderr

@@ -100,10 +100,17 @@ _GIVEN = ([True, False, False], [False, True, True])
 )
 @click.option(
     "--particles",
-    default=20,
-    type=click.IntRange(4),
-    help="Particles a document for --method left-to-right, rounded up to a multiple of four; more "
+    default=256,
+    type=click.IntRange(8),
+    help="Particles a document for --method left-to-right, rounded up to a multiple of eight; more "
     "reduce the error.",
+    show_default=True,
+)
+@click.option(
+    "--moves",
+    default=8,
+    type=click.IntRange(0),
+    help="Labels that --method left-to-right draws again before each token; more reduce the error.",
     show_default=True,
 )
 @click.option(
@@ -123,6 +130,7 @@ def evaluate(
     target: Path | None,
     method: str,
     particles: int,
+    moves: int,
     windows: bool,
     seed: int,
     quiet: bool,
@@ -140,16 +148,16 @@ def evaluate(
     within 110 or 10 successive words of a text, including stop words.
 
     With --method left-to-right, the perplexity is that of whole documents, each token given those
-    before it, with its Monte-Carlo standard error (Wallach et al. 2009; particles are resampled,
-    which makes the probability unbiased).
+    before it, with its standard error, which includes the bias that may be left (Wallach et al.
+    2009; particles are resampled, which makes the probability unbiased).
     """
     if [path is not None for path in (input, observed, target)] not in _GIVEN:
         raise click.UsageError("give either INPUT, or both --observed and --target")
-    is_left_to_right, typed = method == "left-to-right", options.typed(("particles",))
+    is_left_to_right, typed = method == "left-to-right", options.typed(("particles", "moves"))
     if is_left_to_right and input is None:
         raise click.UsageError("--method left-to-right takes whole documents: give INPUT")
     if typed and not is_left_to_right:
-        raise click.UsageError("--particles requires --method left-to-right")
+        raise click.UsageError(f"{next(iter(typed.values()))} requires --method left-to-right")
     if windows and input is None:
         raise click.UsageError("--windows requires INPUT")
     say = console.speaker(quiet)
@@ -160,7 +168,7 @@ def evaluate(
         say(counts.described(mapped))
         if is_left_to_right:
             documents = mapped.corpus.counts
-            measures = _probability(fitted, documents, particles, seed)
+            measures = _probability(fitted, documents, seed, particles=particles, moves=moves)
             measures |= more | {"unknown_tokens": mapped.unknown}
             click.echo(json.dumps(output.plain(measures), indent=2))
             return
@@ -194,8 +202,8 @@ def _check_order(observed: Sequence[str], target: Sequence[str]) -> None:
             )
 
 
-def _probability(fitted: Fit, documents: sp.csr_array, particles: int, seed: int) -> dict[str, Any]:
-    likelihood = left_to_right(fitted.mean, fitted.alpha, documents, particles=particles, seed=seed)
+def _probability(fitted: Fit, documents: sp.csr_array, seed: int, **cost: int) -> dict[str, Any]:
+    likelihood = left_to_right(fitted.mean, fitted.alpha, documents, seed=seed, **cost)
     lengths = documents.sum(axis=1)
     value, error = likelihood.perplexity(lengths)
     return {
