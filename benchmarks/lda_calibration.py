@@ -66,7 +66,7 @@ def judge(seed: int, seconds: float) -> dict[str, float]:
         counts, num_topics, alpha=ALPHA, beta=BETA, seed=seed, holdout=0, time_limit=seconds
     )
     order, _, shared = matching.align([fitted.mean, topics])
-    known = shared[1] & ~rough(fitted.diagnostics, num_topics)
+    known = shared[1] & ~rough(fitted.diagnostics, fitted.shared)
     lower, upper = beta_interval(fitted.prevalence, fitted.prevalence_sd, LEVEL)
     truth = share[order[1]]
     row = {

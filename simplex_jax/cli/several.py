@@ -34,7 +34,7 @@ class Compared(NamedTuple):
 
     entry: Any  # a `compare.Entry`: held-out measure and coherence of each fit
     stability: float  # similarity of topics between fits; NaN for a single fit
-    intervals: float  # share of topics with an effective sample size of at least ten
+    intervals: float  # share of topics with an interval
 
 
 def each_number(model: Model, measure: str, similarity: Callable) -> Callable[[Callable], Callable]:
@@ -138,7 +138,7 @@ def _comparison(size: int, fits: Sequence[Any], measure: str, similarity: Callab
     from simplex_jax.evaluate import compare, diagnostics, matching
 
     heldout = [fitted.metrics[-1].get(f"{measure}_average", np.nan) for fitted in fits]
-    rough = [diagnostics.rough(fitted.diagnostics, size).mean() for fitted in fits]
+    rough = [diagnostics.rough(fitted.diagnostics, fitted.shared).mean() for fitted in fits]
     stability = np.nan
     if len(fits) > 1:
         aligned = matching.align([fitted.mean for fitted in fits], similarity)

@@ -1,4 +1,4 @@
-"""Convergence diagnostics of the chains of a fit, with topics matched."""
+"""Diagnostics and ranges over the chains of a fit, with topics matched."""
 
 from collections.abc import Mapping
 
@@ -20,3 +20,20 @@ def diagnose(
     matched = np.take_along_axis(traces["prevalence"], order[None], axis=2)
     shares = {f"prevalence {k}": matched[:, shared[:, k], k].T for k in range(matched.shape[2])}
     return diagnostics.summary(moving | shares)
+
+
+def range_over(chains: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return the smallest and the largest of numbers of the chains, [C, K, ...], as [2, K, ...].
+
+    Topics are matched by `order` [C, K].
+    """
+    result = np.stack([chains[0][order[0]]] * 2)
+    for numbers, rows in zip(chains[1:], order[1:], strict=True):
+        np.minimum(result[0], numbers[rows], out=result[0])
+        np.maximum(result[1], numbers[rows], out=result[1])
+    return result
+
+
+def range_of_topics(chains: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return the range of topics [C, K, V] over the chains, [2, K, V]; [2, K, 0] of one chain."""
+    return range_over(chains if len(chains) > 1 else chains[:, :, :0], order)

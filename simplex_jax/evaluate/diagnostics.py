@@ -7,8 +7,14 @@ from typing import TypeGuard
 import numpy as np
 from jax.typing import ArrayLike
 
-FEW_DRAWS = 10
-"""Effective samples below which intervals are rough: 10 independent ones cover 91% of 95%."""
+ENOUGH = 50
+"""Estimated effective samples from which intervals are shown.
+
+Estimates are noisy: from 10 on, 95% intervals of traces with a true size of 3 would hold 75%
+(`benchmarks/interval_threshold.py`).
+"""
+
+_FEW_DRAWS = 10  # posterior samples below which means and deviations are rough
 
 LARGE_RHAT = 1.1
 """R-hat above which chains disagree; it is noisy with a few tens of samples."""
@@ -50,53 +56,87 @@ def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
 
 
 def effective_size(trace: ArrayLike) -> float:
-    """Return the bulk effective sample size of one chain, 0 if it is too short or constant.
+    """Return the bulk effective sample size of a quantity, as `summary` does, or 0 if it is NaN.
+
+    The trace is [chains, samples], or [samples] for one chain.
 
     Example:
         >>> effective_size([1.0, 1.0, 1.0, 1.0])
         0.0
     """
-    size = _diagnose("trace", np.asarray(trace)[None])["ess"]
+    size = _ess("trace", np.atleast_2d(np.asarray(trace, np.float64)))
     return size if math.isfinite(size) else 0.0
 
 
 def _diagnose(name: str, trace: ArrayLike) -> dict[str, float]:
+    array = np.asarray(trace, np.float64)
+    return {"rhat": _rhat(name, array), "ess": _ess(name, array)}
+
+
+def _rhat(name: str, array: np.ndarray) -> float:
+    if not _moves(name, array) or len(array) == 1:
+        return np.nan
     from arviz_stats.base import array_stats  # here, since it takes half a second
 
-    array = np.asarray(trace, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):  # constant chains
+        return float(array_stats.rhat(array, chain_axis=0, draw_axis=1))
+
+
+def _ess(name: str, array: np.ndarray) -> float:
+    # Of shorter halves of chains, ArviZ sums no correlations: it returns N log10(N).
+    if not _moves(name, array) or array.shape[1] < SHORTEST:
+        return np.nan
+    from arviz_stats.base import array_stats
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(array_stats.ess(array, chain_axis=0, draw_axis=1))
+
+
+def _moves(name: str, array: np.ndarray) -> bool:
+    """Return whether a trace is finite, not constant, and has at least four samples."""
     if array.ndim != 2:
         raise ValueError(f"trace {name!r} must be [chains, samples]; its shape is {array.shape}")
     constant = not array.size or (array == array[0, 0]).all()
-    if constant or array.shape[1] < 4 or not np.isfinite(array).all():
-        return {"rhat": np.nan, "ess": np.nan}
-    with np.errstate(divide="ignore", invalid="ignore"):  # constant chains
-        rhat = array_stats.rhat(array, chain_axis=0, draw_axis=1) if len(array) > 1 else np.nan
-        # Of shorter halves of chains, ArviZ sums no correlations: it returns N log10(N).
-        enough = array.shape[1] >= SHORTEST
-        ess = array_stats.ess(array, chain_axis=0, draw_axis=1) if enough else np.nan
-    return {"rhat": float(rhat), "ess": float(ess)}
+    return not constant and array.shape[1] >= 4 and bool(np.isfinite(array).all())
 
 
-def rough(diagnostics: Mapping[str, Mapping[str, float | None]], topics: int) -> np.ndarray:
-    """Return which topics have a prevalence whose effective size is unknown or below 10.
-
-    Their intervals would be meaningless.
+def enough(diagnostics: Mapping[str, Mapping[str, float | None]], name: str) -> bool:
+    """Return whether a quantity has effective samples for an interval; those not traced have.
 
     Example:
-        >>> rough({"prevalence 0": {"ess": 7.0}, "prevalence 1": {"ess": 70.0}}, 2).tolist()
-        [True, False]
+        >>> enough({"alpha": {"ess": 7.0}}, "alpha"), enough({}, "beta")
+        (False, True)
     """
+    size = diagnostics.get(name, {"ess": math.inf}).get("ess")
+    return size is not None and size >= ENOUGH
+
+
+def rough(diagnostics: Mapping[str, Mapping[str, float | None]], shared: ArrayLike) -> np.ndarray:
+    """Return which topics have no interval, bool [K].
+
+    They are not in all chains, by `shared` [C, K], or the effective size of their prevalence is
+    unknown or below `ENOUGH`. A topic of one chain mixes in that chain only.
+
+    Example:
+        >>> sizes = {"prevalence 0": {"ess": 7.0}, "prevalence 1": {"ess": 70.0}}
+        >>> rough(sizes, [[True, True], [True, True]]).tolist()
+        [True, False]
+        >>> rough(sizes, [[True, True], [True, False]]).tolist()
+        [True, True]
+    """
+    in_chain = np.asarray(shared, bool)
+    topics = in_chain.shape[1]
     if topics == 1:  # whose share is 1
-        return np.zeros(1, bool)
-    sizes = [diagnostics.get(f"{_SHARE}{k}", {"ess": np.inf}).get("ess") for k in range(topics)]
-    return ~(np.array([np.nan if size is None else size for size in sizes]) >= FEW_DRAWS)
+        return np.logical_not(in_chain.all(axis=0))
+    known = np.array([enough(diagnostics, f"{_SHARE}{k}") for k in range(topics)])
+    return np.logical_not(known & in_chain.all(axis=0))
 
 
 def chain_warnings(
     samples: int,
     diagnostics: Mapping[str, Mapping[str, float | None]],
     shared: ArrayLike,
-    absent: str = "{their} means and intervals are of the chains that have {them}",
+    absent: str = "{their} means are of the chains that have {them}",
 ) -> list[str]:
     """Return a sentence for each sign that chains are too short or disagree.
 
@@ -106,7 +146,7 @@ def chain_warnings(
     """
     in_chain = np.asarray(shared, bool)
     warnings, total = [], in_chain.shape[1]
-    if samples < FEW_DRAWS:
+    if samples < _FEW_DRAWS:
         number = f"{samples} posterior sample{'' if samples == 1 else 's'}"
         warnings.append(f"The means and deviations are of {number} only: a longer run gives more.")
     unmixed = [name for name, entry in diagnostics.items() if _above(entry.get("rhat"), LARGE_RHAT)]
@@ -119,26 +159,30 @@ def chain_warnings(
     few = [
         name
         for name, entry in diagnostics.items()
-        if _above(FEW_DRAWS, entry.get("ess"))
+        if _above(ENOUGH, entry.get("ess"))
         or (total > 1 and name.startswith(_SHARE) and not finite(entry.get("ess")))
         # A trace that moves, but too short for an effective size.
         or (finite(entry.get("rhat")) and not finite(entry.get("ess")))
     ]
-    if few and samples >= FEW_DRAWS:
+    if few and samples >= _FEW_DRAWS:
         # Only of topics; concentrations and predictions keep their intervals.
-        without = any(name.startswith(_SHARE) for name in few)
+        fate = ""
+        if any(name.startswith(_SHARE) for name in few):
+            fate = ", which such topics are shown without"
+            if len(in_chain) > 1:
+                fate += " (those in all chains with the range of their share over the chains)"
         warnings.append(
-            f"Fewer than {FEW_DRAWS} effective samples of {_named(few, total)}: too few for "
-            f"intervals{', which such topics are shown without' if without else ''}; a longer run "
-            "gives more."
+            f"Fewer than {ENOUGH} effective samples of {_named(few, total)}: too few for "
+            f"intervals{fate}; a longer run gives more."
         )
     unshared = np.flatnonzero(~in_chain.all(axis=0))
     if unshared.size:
         one = unshared.size == 1
         fate = absent.format(their="its" if one else "their", them="it" if one else "them")
         warnings.append(
-            f"{unshared.size} of {total} topics {'is' if one else 'are'} not in all chains: "
-            f"{listed(unshared)}. {fate[0].upper()}{fate[1:]}."
+            f"{unshared.size} of {total} topics {'is' if one else 'are'} not in all chains, and "
+            f"{'has' if one else 'have'} no interval: {listed(unshared)}. "
+            f"{fate[0].upper()}{fate[1:]}."
         )
     return warnings
 

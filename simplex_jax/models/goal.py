@@ -22,26 +22,26 @@ _DRIFT = 0.001
 
 
 def effective(trace: ArrayLike) -> np.ndarray:
-    """Return effective sample sizes, computed within each chain and summed.
-
-    Unlike those of `diagnostics.summary`, they are not reduced by differences between chains.
+    """Return the effective sample sizes of `diagnostics.effective_size`.
 
     Args:
-        trace: Samples of some quantities, [samples, chains, ...].
+        trace: Samples of some quantities, [samples, chains, ...], all NaN in chains that lack one.
 
     Returns:
-        The sizes [...]; a chain that is too short or constant counts as 0.
+        The sizes [...], over the chains that have the quantity; 0 if it is constant, or if the
+        chains are too short.
 
     Example:
         >>> import numpy as np
-        >>> x = np.random.default_rng(0).normal(size=(500, 2, 3)) + [[[0.0], [9.0]]]
-        >>> (effective(x) > 800).tolist()
-        [True, True, True]
+        >>> x = np.random.default_rng(0).normal(size=(500, 2, 2))
+        >>> x[:, 1, 1] = np.nan
+        >>> (effective(x) / [1000, 500]).round().tolist()
+        [1.0, 1.0]
     """
     array = np.asarray(trace, np.float64)
     entries = math.prod(array.shape[2:])
     chains = np.reshape(array, (*array.shape[:2], entries)).transpose(2, 1, 0)
-    sizes = [sum(diagnostics.effective_size(chain) for chain in entry) for entry in chains]
+    sizes = [diagnostics.effective_size(entry[~np.isnan(entry).all(axis=1)]) for entry in chains]
     return np.reshape(sizes, array.shape[2:])
 
 
@@ -72,7 +72,8 @@ class Goal(Hook):
     level.
 
     Args:
-        traces: Returns the traces so far by name, [samples, chains, ...], matched over the chains.
+        traces: Returns the traces so far by name, [samples, chains, ...], matched over the chains
+            and NaN where a chain lacks an entry.
         level: Name of a trace that may be missing.
         target: Number of effective samples; None for a run with a length.
         seconds: Time limit.

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import jinja2
 import numpy as np
+from jax.typing import ArrayLike
 from markupsafe import Markup
 
-from simplex_jax.evaluate.diagnostics import FEW_DRAWS, LARGE_RHAT, finite
+from simplex_jax.evaluate.diagnostics import ENOUGH, LARGE_RHAT, finite
 from simplex_jax.report import charts, display
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -113,18 +114,29 @@ def latest(
 
 
 def bars(
-    mean: np.ndarray, lower: np.ndarray, upper: np.ndarray, sd: np.ndarray, scale: float
+    mean: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    scale: float,
+    *,
+    over_chains: ArrayLike = False,
 ) -> list[dict[str, Any]]:
-    """Return bars with intervals, in per cent of the scale; no interval if the sd is NaN."""
+    """Return bars with intervals, in per cent of the scale; no interval where its ends are NaN.
+
+    Those `over_chains` are ranges of the chains' means.
+    """
     return [
         {
             "mean": float(m),
             "bar": 100 * float(m) / scale,
-            "interval": None if np.isnan(s) else (float(low), float(high)),
+            "interval": None if np.isnan(low) else (float(low), float(high)),
+            "over_chains": bool(ranged),
             "low": 100 * float(low) / scale,
             "width": 100 * float(high - low) / scale,
         }
-        for m, low, high, s in zip(mean, lower, upper, sd, strict=True)
+        for m, low, high, ranged in zip(
+            mean, lower, upper, np.broadcast_to(over_chains, np.shape(mean)), strict=True
+        )
     ]
 
 
@@ -140,7 +152,7 @@ def mixing(
     return {
         "diagnostics": rows[:MOST_DIAGNOSTICS],
         "more_diagnostics": max(0, len(rows) - MOST_DIAGNOSTICS),
-        "few_draws": FEW_DRAWS,
+        "enough": ENOUGH,
         "large_rhat": LARGE_RHAT,
     }
 

@@ -60,8 +60,8 @@ def test_a_run_writes_everything(texts, tmp_path):
     assert config["source"]["reading"]["min_df"] == 1
     with (out / "topics.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["topic", "rank", "word", "probability", "lower", "upper"]
-    # Four passes have fewer than ten effective samples: no interval says anything.
+    assert list(rows[0]) == ["topic", "rank", "word", "probability", "lower", "upper", "interval"]
+    # Four passes have fewer than 50 effective samples: no interval says anything.
     assert {(row["lower"], row["upper"]) for row in rows} == {("nan", "nan")}
     assert len(rows) == 16
     top = words[int(mean[0].argmax())]

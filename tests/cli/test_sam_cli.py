@@ -73,7 +73,7 @@ def test_a_run_writes_everything(run):
     assert (model.idf > 0).all()
     with (run / "topics.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["topic", "rank", "word", "loading", "lower", "upper"]
+    assert list(rows[0]) == ["topic", "rank", "word", "loading", "lower", "upper", "interval"]
     for row in rows:
         lower, loading, upper = (float(row[name]) for name in ("lower", "loading", "upper"))
         assert lower <= loading <= upper or np.isnan([lower, upper]).all()  # too few samples

@@ -7,6 +7,7 @@ from support.cut_runs import Cut
 from support.fits import assert_same
 
 from simplex_jax import lda
+from simplex_jax.evaluate import diagnostics
 from simplex_jax.models import goal
 from simplex_jax.models.lda import posterior
 from simplex_jax.runtime.hooks import Event
@@ -26,8 +27,11 @@ def test_effective_sizes_are_those_of_an_autoregression(rho, seed):
     trace = autoregressive(np.random.default_rng(seed), 20_000, 2, rho)
     expected = 40_000 * (1 - rho) / (1 + rho)
     assert goal.effective(trace) == pytest.approx(expected, rel=0.2)
-    # Chains that are apart count as much, though pooled they would count nothing.
-    assert goal.effective(trace + np.array([0.0, 50.0])) == pytest.approx(expected, rel=0.2)
+    # As everywhere, chains that are apart count nothing, and one that lacks a quantity is left out.
+    assert goal.effective(trace + np.array([0.0, 50.0])) < 10
+    assert goal.effective(trace) == diagnostics.summary({"x": trace.T})["x"]["ess"]
+    alone = np.where([True, False], trace, np.nan)
+    assert goal.effective(alone) == diagnostics.effective_size(trace[:, 0])
 
 
 def test_effective_sizes_of_what_is_too_short_or_stands_still_are_zero():
@@ -132,6 +136,15 @@ def test_a_fit_without_a_length_ends_when_it_is_good_and_goes_on_after_a_cut(tmp
     assert_same(lda.fit(COUNTS, 2, resume=True, **options), whole)
 
 
+def test_the_goal_counts_as_the_diagnostics_do():
+    """One run said "78 effective samples" and "fewer than 10" of the same quantity."""
+    fitted = lda.fit(COUNTS, 2, alpha=0.5, target_ess=60, holdout=8)
+    assert fitted.settings.chains == 2
+    last, sizes = fitted.metrics[-1], {n: row["ess"] for n, row in fitted.diagnostics.items()}
+    assert last["ess_log_predictive"] == pytest.approx(sizes["log_predictive"])
+    assert last["ess_prevalence"] == pytest.approx(min(sizes[f"prevalence {k}"] for k in (0, 1)))
+
+
 def test_a_fit_whose_time_is_over_says_what_it_has():
     short = lda.fit(COUNTS, 2, target_ess=1e6, time_limit=0.2, holdout=8)
     start = "The time was over before the goal of 1e+06 effective samples: 2 of 2 topics"
@@ -197,7 +210,7 @@ def test_estimated_counts_have_a_length():
 
 
 def test_topics_that_hardly_mix_are_written_without_intervals(tmp_path):
-    short = lda.fit(COUNTS, 2, steps=3)
+    short = lda.fit(COUNTS, 2, steps=3, chains=1)
     lines = (short.save(tmp_path / "run") / "topics.csv").read_text().splitlines()
-    assert {tuple(line.split(",")[-2:]) for line in lines[1:]} == {("nan", "nan")}
+    assert {tuple(line.split(",")[-3:]) for line in lines[1:]} == {("nan", "nan", "none")}
     assert "time was over" not in " ".join(short.warnings)

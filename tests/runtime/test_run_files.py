@@ -54,11 +54,29 @@ def test_a_run_is_read_as_it_was_written(run):
 def test_topics_csv_has_the_intervals(run):
     with (run / "topics.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["topic", "rank", "word", "probability", "lower", "upper"]
+    assert list(rows[0]) == ["topic", "rank", "word", "probability", "lower", "upper", "interval"]
     assert [row["word"] for row in rows[3:]] == ["<b>", "café", "two words"]
     lower, upper = beta_interval(MEAN[1, 2], np.float32(0.1) * MEAN[1, 2])
     assert float(rows[3]["lower"]) == pytest.approx(float(lower), rel=1e-5)
     assert float(rows[3]["upper"]) == pytest.approx(float(upper), rel=1e-5)
+    assert {row["interval"] for row in rows} == {"95%"}
+
+
+def test_topics_csv_names_what_its_ends_are(tmp_path):
+    """Few effective samples: the range over chains of a topic in both, none of one in one only."""
+    few = {f"prevalence {k}": {"rhat": 1.0, "ess": 12.0} for k in range(2)}
+    two = {"shared": np.array([[True, True], [True, False]]), "order": np.array([[0, 1]] * 2)}
+    reach = MEAN * np.array([0.9, 1.1], np.float32)[:, None, None]
+    fitted = dataclasses.replace(fit(), diagnostics=few, mean_range=reach, **two)
+    fitted.save(tmp_path / "run")
+    with (tmp_path / "run" / "topics.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["interval"] for row in rows] == ["range over chains"] * 3 + ["none"] * 3
+    for row in rows[:3]:
+        ends = [float(row[name]) / float(row["probability"]) for name in ("lower", "upper")]
+        assert ends == pytest.approx([0.9, 1.1], rel=1e-4)
+    assert {row["lower"] for row in rows[3:]} == {"nan"}
+    np.testing.assert_array_equal(lda.load(tmp_path / "run").mean_range, reach)
 
 
 def test_topic_keys_are_those_of_mallet(run):

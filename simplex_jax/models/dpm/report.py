@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.intervals import beta_interval
 from simplex_jax.models.dpm.clusters import Clusters
 from simplex_jax.models.dpm.columns import Columns
@@ -105,6 +106,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
         "alpha": {
             "mean": fitted.alpha,
             "sd": fitted.alpha_sd,
+            "enough": diagnostics.enough(fitted.diagnostics, "alpha"),
             "lower": fitted.alpha_interval[0],
             "upper": fitted.alpha_interval[1],
         },
@@ -147,9 +149,7 @@ def _rows(fitted: Fit, top_values: int) -> list[dict[str, Any]]:
     """Return the entries of the clusters in the report, the largest first."""
     variables, clusters = variables_of(fitted), fitted.clusters
     scale = float(clusters.upper.max())
-    bars = page.bars(
-        clusters.sizes, clusters.lower, clusters.upper, np.zeros(len(clusters.sizes)), scale
-    )
+    bars = page.bars(clusters.sizes, clusters.lower, clusters.upper, scale)
     shown = _shown(variables, clusters, top_values)
     return [
         {
@@ -208,6 +208,7 @@ def _estimate(one: Estimate) -> dict[str, Any]:
         "sure": one.sure,
         "bar": 100 * one.place(one.mean),
         "interval": (one.lower, one.upper) if one.known else None,
+        "over_chains": False,
         "low": 100 * low,
         "width": 100 * (high - low),
     }
@@ -224,7 +225,7 @@ def _values(
     mean = np.clip(mean.astype(np.float64), 0, 1)
     lower, upper = beta_interval(mean, sd)
     scale = float(np.where(np.isnan(sd), mean, upper).max(initial=0)) or 1.0
-    bars = page.bars(mean, lower, upper, sd, scale)
+    bars = page.bars(mean, np.where(np.isnan(sd), np.nan, lower), upper, scale)
     return [
         {
             "value": name,

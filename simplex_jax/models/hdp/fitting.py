@@ -39,9 +39,11 @@ class Fit(pipeline.Fit):
     Attributes:
         mean: Posterior mean of the topics, float32 [K, V].
         sd: Posterior standard deviation, float32 [K, V].
+        mean_range: Empty, [2, K, 0]: topics are matched over samples, not chains.
         prevalence: Posterior mean share of the training tokens in each topic, float64 [K]; they sum
             to less than 1, because other topics come and go.
         prevalence_sd: Its standard deviation.
+        prevalence_range: Its smallest and largest mean over the chains, float64 [2, K].
         alpha: Concentration of the shares of a document, per topic: posterior mean of alpha b_k,
             float64 [K].
         alpha_sd: Its standard deviation.
@@ -70,8 +72,10 @@ class Fit(pipeline.Fit):
     settings: Options
     mean: np.ndarray
     sd: np.ndarray
+    mean_range: np.ndarray
     prevalence: np.ndarray
     prevalence_sd: np.ndarray
+    prevalence_range: np.ndarray
     alpha: np.ndarray
     alpha_sd: np.ndarray
     number: dict[int, float]
@@ -201,8 +205,10 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         state=trained.state,
         mean=summarised.mean,
         sd=summarised.sd,
+        mean_range=np.zeros((2, topics, 0), np.float32),
         prevalence=summarised.prevalence.mean(axis=axes),
         prevalence_sd=_deviation(summarised.prevalence),
+        prevalence_range=_range(summarised.prevalence.mean(axis=0)),
         alpha=alpha,
         alpha_sd=_deviation(summarised.concentrations),
         number=number_posterior(traces["topics"].astype(int).ravel()),
@@ -230,6 +236,11 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         traces=traces,
         partitions=partitions,
     )
+
+
+def _range(chains: np.ndarray) -> np.ndarray:
+    """Return the smallest and the largest share over the chains [chains, K], [2, K]."""
+    return np.stack([chains.min(axis=0), chains.max(axis=0)])
 
 
 def _deviation(samples: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from simplex_jax.evaluate import diagnostics
 from simplex_jax.models.hdp.fitting import Fit
 from simplex_jax.models.topics.cards import overview, rows_of
 from simplex_jax.report import display, page
@@ -51,7 +52,8 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         ],
         "trace": page.curves(fitted.metrics, "topics", "topics with tokens")[:1],
         "concentrations": [
-            {"name": name, "of": of, **fitted.concentrations[name]}
+            {"name": name, "of": of, "enough": diagnostics.enough(fitted.diagnostics, name)}
+            | fitted.concentrations[name]
             for name, of in _CONCENTRATIONS.items()
         ],
     }

@@ -22,11 +22,11 @@ def summary(fitted: Fit) -> dict[str, Any]:
 
 
 def sizes(run: Saved) -> dict[str, int]:
-    """Return the numbers of topics and words."""
+    """Return the numbers of topics, words, and ends of a range."""
     topics = run.summary.get("topics")
     if not isinstance(topics, int) or topics < 1:
         raise RunError(f"{run.directory / 'summary.json'}: the number of topics is missing")
-    return {"K": topics, "V": len(saved.load_vocabulary(run.directory))}
+    return {"K": topics, "V": len(saved.load_vocabulary(run.directory)), "E": 2, "R": 0}
 
 
 def restore(run: Saved) -> dict[str, Any]:
@@ -51,8 +51,10 @@ FILES = Files(
         tables.TOPICS: {
             "mean": Array("KV", most=_PROBABILITY),
             "sd": Array("KV"),
+            "mean_range": Array("EKR"),
             "prevalence": Array("K", most=_PROBABILITY),
             "prevalence_sd": Array("K", unknown=True),
+            "prevalence_range": Array("EK", most=_PROBABILITY),
             "alpha": Array("K", positive=True),
             "alpha_sd": Array("K", unknown=True),
             "present": Array("K", most=_PROBABILITY),

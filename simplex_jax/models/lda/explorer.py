@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from simplex_jax.evaluate import diagnostics, matching
+from simplex_jax.evaluate import matching
 from simplex_jax.evaluate.intervals import beta_interval
 from simplex_jax.models.lda import seeds
 from simplex_jax.models.lda.fitting import Fit
+from simplex_jax.models.topics.ends import INTERVAL, OVER_CHAINS, kinds_of
 
 WORDS = 30
 """Words of a topic shown at a time."""
@@ -33,21 +34,20 @@ def contents(fitted: Fit) -> dict[str, Any]:
     overall = np.maximum(shares @ mean, _LEAST)
     leading = [_leading(topic, overall) for topic in mean]
     words = np.unique(np.concatenate(leading))
-    rough = diagnostics.rough(fitted.diagnostics, len(mean))
+    kinds = kinds_of(fitted, fitted.mean_range)
     names = seeds.names(fitted.settings.seed_words, len(mean), fitted.vocabulary)
     related = _related(mean)
     shown = _shown(fitted.proportions)
     topics = []
     for k, words_shown in enumerate(leading):
-        lower, upper = beta_interval(np.clip(mean[k, words_shown], 0, 1), fitted.sd[k, words_shown])
-        has_interval = not rough[k] and bool(np.isfinite(fitted.sd[k, words_shown]).all())
         topics.append(
             {
                 "name": names[k],
                 "share": float(f"{shares[k]:.4g}"),
                 "words": np.searchsorted(words, words_shown).tolist(),
                 "p": _logs(mean[k, words_shown]),
-                "interval": [_logs(lower), _logs(upper)] if has_interval else None,
+                "interval": _interval(fitted, kinds[k], k, words_shown),
+                "over_chains": bool(kinds[k] == OVER_CHAINS),
                 "related": related[k],
                 "effects": _effects(fitted.effects, k),
                 "documents": [
@@ -71,6 +71,18 @@ def contents(fitted: Fit) -> dict[str, Any]:
         "mixtures": [_mixture(fitted.proportions[d]) for d in shown],
         "all": {"words": len(fitted.vocabulary), "documents": fitted.corpus["documents"]},
     }
+
+
+def _interval(fitted: Fit, kind: int, topic: int, words: np.ndarray) -> list[list[int]] | None:
+    """Return the ends of the words of a topic; None if there are none."""
+    sd = fitted.sd[topic, words]
+    if kind == OVER_CHAINS:
+        ends = fitted.mean_range[:, topic, words]
+    elif kind == INTERVAL and np.isfinite(sd).all():
+        ends = np.stack(beta_interval(np.clip(fitted.mean[topic, words], 0, 1), sd))
+    else:
+        return None
+    return [_logs(end) for end in ends]
 
 
 def _logs(values: np.ndarray) -> list[int]:

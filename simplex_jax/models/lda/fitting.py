@@ -44,10 +44,13 @@ class Fit(pipeline.Fit):
     Attributes:
         mean: Posterior mean of the topics, float32 [K, V].
         sd: Posterior standard deviation, float32 [K, V]; NaN for a single sample.
+        mean_range: Smallest and largest mean over the matched chains, float32 [2, K, V]; of one
+            chain none, [2, K, 0].
         prevalence: Posterior mean share of the training tokens in each topic, float64 [K].
         prevalence_sd: Its standard deviation. With estimated counts it includes the noise of
             batches, and so do effective samples and R-hat of the shares in `diagnostics`, which
             then look better than the topics mix.
+        prevalence_range: Its smallest and largest mean over the matched chains, float64 [2, K].
         alpha: Concentration of topic proportions, per topic; the posterior mean if learned,
             float64 [K].
         alpha_sd: Its standard deviation, 0 if alpha is fixed.
@@ -77,8 +80,10 @@ class Fit(pipeline.Fit):
     settings: Options
     mean: np.ndarray
     sd: np.ndarray
+    mean_range: np.ndarray
     prevalence: np.ndarray
     prevalence_sd: np.ndarray
+    prevalence_range: np.ndarray
     alpha: np.ndarray
     alpha_sd: np.ndarray
     beta: np.ndarray
@@ -182,9 +187,10 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     settings: Options = plan.settings
     gathered, kept = run.measures["posterior"].result(trained.event), run.measures["kept"]
     moments = gathered.moments
-    order, stability, shared = matching.align(list(moments["topics"].mean))
+    means = moments["topics"].mean
+    order, stability, shared = matching.align(list(means))
     mean, sd = moments["topics"].pooled(order, shared)
-    prevalence, prevalence_sd = posterior.prevalence(gathered, order, shared)
+    prevalence, prevalence_sd, prevalence_range = posterior.prevalence(gathered, order, shared)
     # A common alpha pools all chains, whichever topics they have.
     matched = () if settings.alpha == "learn-symmetric" else (order, shared)
     concentrations = {
@@ -219,8 +225,10 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         state=trained.state,
         mean=mean,
         sd=sd,
+        mean_range=alignment.range_of_topics(means, order),
         prevalence=prevalence,
         prevalence_sd=prevalence_sd,
+        prevalence_range=prevalence_range,
         alpha=alpha,
         alpha_sd=concentrations["alpha"][1],
         beta=concentrations["beta"][0],

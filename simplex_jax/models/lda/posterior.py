@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from simplex_jax.evaluate import matching
+from simplex_jax.evaluate import alignment, matching
 from simplex_jax.models.goal import Goal
 from simplex_jax.models.heldout import measured
 from simplex_jax.models.lda import model, sharding
@@ -93,8 +93,9 @@ def goal(settings: Any, posterior: Posterior, size: Size) -> Goal:
         gathered = posterior.gathered()
         traces = {name: trace for name, trace in gathered.traces().items() if name in names}
         if settings.chains > 1 and gathered.samples and "prevalence" in names:
-            order = matching.align(list(gathered.moments["topics"].mean)).order
-            traces["prevalence"] = np.take_along_axis(traces["prevalence"], order[None], axis=2)
+            order, _, shared = matching.align(list(gathered.moments["topics"].mean))
+            matched = np.take_along_axis(traces["prevalence"], order[None], axis=2)
+            traces["prevalence"] = np.where(shared, matched, np.nan)
         return traces
 
     least = 0 if settings.time_limit else _PASSES * -(-size.documents // settings.batch_size)
@@ -172,18 +173,23 @@ def gather(
 
 def prevalence(
     gathered: Gathered, order: np.ndarray, shared: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of the token shares of topics, [K], of matched chains.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean, standard deviation and range of the token shares of topics in matched chains.
 
-    The mean is a ratio of means. Estimated token counts scale with the length of the documents in a
-    batch, and a mean of batch shares would weigh short documents like long ones.
+    They are [K], [K] and [2, K]; the range is that of the means of the chains. The mean is a ratio
+    of means. Estimated token counts scale with the length of the documents in a batch, and a mean
+    of batch shares would weigh short documents like long ones.
     """
     moments = gathered.moments
     tokens = moments["tokens"].mean.astype(np.float64)
     shares = tokens / np.maximum(tokens.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     matched = np.take_along_axis(shares, order, axis=1)
     _, deviation = moments["prevalence"].pooled(order, shared)
-    return np.average(matched, axis=0, weights=shared), deviation
+    return (
+        np.average(matched, axis=0, weights=shared),
+        deviation,
+        alignment.range_over(shares, order),
+    )
 
 
 def keep(settings: Options, window: Window, folder: Folder | None) -> Kept:

@@ -241,9 +241,10 @@ def _warnings(fitted: Fit, design: Design, total: int, worded: int, draws: int) 
     if small:
         shown = ", ".join(small[:5]) + (", ..." if len(small) > 5 else "")
         yield f"fewer than {_FEW_DOCUMENTS} documents are in {shown}: their intervals are rough"
-    rough = np.flatnonzero(diagnostics.rough(fitted.diagnostics, len(fitted.mean)))
+    rough = np.flatnonzero(diagnostics.rough(fitted.diagnostics, fitted.shared))
     if rough.size:
         shown = ", ".join(map(str, rough[:10])) + (", ..." if rough.size > 10 else "")
         yield (
-            f"topics {shown} mix so slowly that their intervals are too narrow; a longer run helps"
+            f"topics {shown} are not in all chains, or mix so slowly that their intervals are too "
+            "narrow; a longer run helps"
         )

@@ -49,8 +49,8 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         "share_of": "Share of the tokens",
         "disagreements": _disagreements(fitted, rows),
         "concentrations": [
-            _concentration("alpha", "topic", range(len(rows)), fitted.alpha, fitted.alpha_sd),
-            _concentration("beta", "word", fitted.vocabulary, fitted.beta, fitted.beta_sd),
+            _concentration(fitted, "alpha", "topic", range(len(rows))),
+            _concentration(fitted, "beta", "word", fitted.vocabulary),
         ],
     }
 
@@ -75,14 +75,15 @@ def _disagreements(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str
     return sorted(topics, key=lambda row: (fitted.shared[:, row["number"]].sum(), row["stability"]))
 
 
-def _concentration(
-    name: str, unit: str, labels: Sequence[object], mean: np.ndarray, sd: np.ndarray
-) -> dict[str, Any]:
+def _concentration(fitted: Fit, name: str, unit: str, labels: Sequence[object]) -> dict[str, Any]:
     """Return the common concentration, or the extremes and the largest ones."""
-    ends = interval(mean, sd)
+    mean, sd = getattr(fitted, name), getattr(fitted, f"{name}_sd")
+    known = (sd == 0) | diagnostics.enough(fitted.diagnostics, name)
+    ends = interval(mean, np.where(known, sd, np.nan))
     order = np.argsort(-mean, kind="stable")[:_LARGEST]
     entries: list[dict[str, object]] = [
-        {"label": labels[k]} | {end: float(part[k]) for end, part in ends.items()} for k in order
+        {"label": labels[k]} | {end: measured(float(part[k])) for end, part in ends.items()}
+        for k in order
     ]
     return {
         "name": name,

@@ -30,8 +30,10 @@ FILES = Files(
         tables.TOPICS: {
             "mean": Array("KV"),
             "sd": Array("KV", unknown=True),
+            "mean_range": Array("EKR"),
             "prevalence": Array("K"),
             "prevalence_sd": Array("K", unknown=True),
+            "prevalence_range": Array("EK"),
             "alpha": Array("K", positive=True),
             "alpha_sd": Array("K", unknown=True),
             "beta": Array("V", positive=True),

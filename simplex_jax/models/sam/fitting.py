@@ -38,12 +38,15 @@ class Fit(pipeline.Fit):
             mark words that a topic says are absent.
         sd: Posterior standard deviation of the entries of the topics, float32 [K, V], about their
             posterior mean `length[:, None] * mean`; NaN for a single sample.
+        mean_range: Smallest and largest of these means over the matched chains, float32 [2, K, V];
+            of a single chain none, [2, K, 0].
         length: Mean resultant length of each topic, the length of the mean of its samples, float64
             [K]: 1 if they all agree.
         prevalence: Posterior mean of the mean share of each topic, float64 [K], in up to 512
             documents, evenly spaced.
         prevalence_sd: Its standard deviation, including that of the draws of the proportions of
             those documents, one for each sample of the topics.
+        prevalence_range: Its smallest and largest mean over the matched chains, float64 [2, K].
         alpha: Concentration of topic proportions; the posterior mean if it is learned.
         alpha_sd: Its standard deviation, 0 if it is given.
         sigma: Concentration of the topics, likewise.
@@ -71,9 +74,11 @@ class Fit(pipeline.Fit):
     settings: Options
     mean: np.ndarray
     sd: np.ndarray
+    mean_range: np.ndarray
     length: np.ndarray
     prevalence: np.ndarray
     prevalence_sd: np.ndarray
+    prevalence_range: np.ndarray
     alpha: float
     alpha_sd: float
     sigma: float
@@ -165,7 +170,8 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     settings: Options = plan.settings
     gathered = run.measures["posterior"].result(trained.event)
     moments = gathered.moments
-    order, stability, shared = matching.align(list(moments["topics"].mean), matching.cosine)
+    means = moments["topics"].mean
+    order, stability, shared = matching.align(list(means), matching.cosine)
     mean, sd = moments["topics"].pooled(order, shared)
     length = np.linalg.norm(mean.astype(np.float64), axis=1)
     prevalence, prevalence_sd = moments["prevalence"].pooled(order, shared)
@@ -194,9 +200,11 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         state=trained.state,
         mean=directions,
         sd=sd,
+        mean_range=alignment.range_of_topics(means, order),
         length=np.minimum(length, 1.0),
         prevalence=np.asarray(prevalence, np.float64),
         prevalence_sd=np.asarray(prevalence_sd, np.float64),
+        prevalence_range=alignment.range_over(moments["prevalence"].mean.astype(np.float64), order),
         **concentrations,
         stability=stability,
         idf=documents.idf,

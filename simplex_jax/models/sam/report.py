@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.intervals import normal_interval
 from simplex_jax.evaluate.matching import cosine
 from simplex_jax.models.sam.fitting import Fit
 from simplex_jax.models.topics.cards import common_rows, overview
+from simplex_jax.models.topics.ends import OVER_CHAINS, ends
 from simplex_jax.report import display, page
 from simplex_jax.report.topic_map import positions
 
@@ -74,14 +74,16 @@ def strongest(fitted: Fit, present: int, absent: int) -> list[list[str]]:
 
 def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
     """Return the entries of the topics in the report, in their order."""
-    rough = diagnostics.rough(fitted.diagnostics, len(fitted.mean))
-    sd = np.where(rough[:, None], np.nan, np.asarray(fitted.sd, np.float64))
     chosen = signed_words(fitted.mean, top_words, max(1, top_words // 2))
     mean = fitted.length[:, None] * fitted.mean
-    scale = float((np.abs(mean) + np.where(np.isnan(sd), 0, 2 * sd)).max())
+    reach, kinds = ends(fitted, mean, fitted.sd, fitted.mean_range, normal_interval)
+    scale = float(np.fmax(np.abs(mean), np.abs(reach).max(axis=0)).max())
     rows = common_rows(fitted)
     for k, row in enumerate(rows):
-        words, absent = (_words(w, mean[k], sd[k], fitted.vocabulary, scale) for w in chosen[k])
+        words, absent = (
+            _words(w, mean[k], reach[:, k], kinds[k] == OVER_CHAINS, fitted.vocabulary, scale)
+            for w in chosen[k]
+        )
         row |= {
             "leading": [word["word"] for word in words[:3]],
             "words": words,
@@ -92,16 +94,23 @@ def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
 
 
 def _words(
-    chosen: np.ndarray, mean: np.ndarray, sd: np.ndarray, vocabulary: Sequence[str], scale: float
+    chosen: np.ndarray,
+    mean: np.ndarray,
+    reach: np.ndarray,
+    over_chains: bool,
+    vocabulary: Sequence[str],
+    scale: float,
 ) -> list[dict[str, Any]]:
-    """Return words with loadings and bars; intervals are clipped at a change of sign."""
-    value, spread = mean[chosen], sd[chosen]
-    lower, upper = normal_interval(value, spread)
+    """Return words with loadings and bars; intervals are clipped at a change of sign.
+
+    A sign is unsure if the interval has both; without an interval nothing is known of it.
+    """
+    value, (lower, upper) = mean[chosen], reach[:, chosen]
     sign = np.where(value < 0, -1, 1)
-    ends = np.sort(np.clip(np.stack([sign * lower, sign * upper]), 0, scale), axis=0)
-    shown = page.bars(np.abs(value), ends[0], ends[1], spread, scale)
+    absolute = np.sort(np.clip(np.stack([sign * lower, sign * upper]), 0, scale), axis=0)
+    shown = page.bars(np.abs(value), absolute[0], absolute[1], scale, over_chains=over_chains)
     return [
-        {"word": vocabulary[w], "loading": float(v), "sure": bool(low > 0 or high < 0)}
+        {"word": vocabulary[w], "loading": float(v), "unsure": bool(low <= 0 <= high)}
         | bar
         | {"interval": bar["interval"] and (float(low), float(high))}
         for w, v, low, high, bar in zip(chosen, value, lower, upper, shown, strict=True)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.intervals import normal_interval
 from simplex_jax.models.records import Array, Files, Saved
 from simplex_jax.models.sam import report
 from simplex_jax.models.sam.fitting import Fit
 from simplex_jax.models.sam.posterior import CONCENTRATIONS
 from simplex_jax.models.topics import tables
+from simplex_jax.models.topics.ends import TITLES, ends
 from simplex_jax.runtime.saved import RunError
 
 _TOP_WORDS, _ABSENT_WORDS = 20, 10
@@ -24,9 +24,10 @@ def write(fitted: Fit, place: Path) -> None:
 
     `topics.csv` has the 20 words with the largest loadings of each topic, at ranks 1 to 20, and up
     to 10 with the most negative ones, at ranks -1 to -10: their posterior mean, the mean direction
-    times its length, with the 95% interval of `intervals.normal_interval`; `topic_keys.txt` topic,
-    share and these words, separated by tabs, the negative ones last with a minus prefix;
-    `doc_topics.npz` the proportions of all documents and their names.
+    times its length, with its 95% interval, by `intervals.normal_interval`, or its range over the
+    chains, as the last column says; `topic_keys.txt` topic, share and these words, separated by
+    tabs, the negative ones last with a minus prefix; `doc_topics.npz` the proportions of all
+    documents and their names.
     """
     words = map(" ".join, report.strongest(fitted, _TOP_WORDS, _ABSENT_WORDS))
     rows = rows_of_words(fitted)
@@ -36,15 +37,14 @@ def write(fitted: Fit, place: Path) -> None:
 def rows_of_words(fitted: Fit) -> Iterable[tuple[object, ...]]:
     """Yield the rows of `topics.csv`."""
     loadings = fitted.length[:, None] * fitted.mean
-    rough = diagnostics.rough(fitted.diagnostics, len(loadings))
-    lower, upper = normal_interval(loadings, fitted.sd)
-    lower[rough] = upper[rough] = np.nan
+    (lower, upper), kinds = ends(fitted, loadings, fitted.sd, fitted.mean_range, normal_interval)
     words = report.signed_words(fitted.mean, _TOP_WORDS, _ABSENT_WORDS)
     for topic, (most, least) in enumerate(words):
         ranked = [*enumerate(most, start=1), *((-rank, w) for rank, w in enumerate(least, start=1))]
         for rank, word in ranked:
             numbers = (array[topic, word] for array in (loadings, lower, upper))
-            yield topic, rank, fitted.vocabulary[word], *(f"{number:.6g}" for number in numbers)
+            shown = (f"{number:.6g}" for number in numbers)
+            yield topic, rank, fitted.vocabulary[word], *shown, TITLES[kinds[topic]]
 
 
 def summary(fitted: Fit) -> dict[str, Any]:
@@ -74,8 +74,10 @@ FILES = Files(
             "mean": Array("KV", least=-1.001),
             "sd": Array("KV", unknown=True),
             "length": Array("K"),
+            "mean_range": Array("EKR", least=-1.001),
             "prevalence": Array("K"),
             "prevalence_sd": Array("K", unknown=True),
+            "prevalence_range": Array("EK"),
             "stability": Array("K", least=-1.001, unknown=True),
             **{name: Array("", positive=True) for name in CONCENTRATIONS},
             **{f"{name}_sd": Array("", unknown=True) for name in CONCENTRATIONS},

@@ -7,8 +7,7 @@ import numpy as np
 from scipy import special
 
 from simplex_jax.evaluate import coherence as coherences
-from simplex_jax.evaluate import diagnostics
-from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax.models.topics.ends import INTERVAL, OVER_CHAINS, ends
 from simplex_jax.models.topics.fits import CountFit, TopicFit
 from simplex_jax.report import charts, page
 from simplex_jax.report.display import counted
@@ -19,27 +18,30 @@ def rows_of(
     fitted: CountFit, top_words: int, names: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """Return the template variables of each topic, in topic order, with names if given."""
-    mean, rough = fitted.mean, diagnostics.rough(fitted.diagnostics, len(fitted.mean))
-    order = coherences.top_words(mean, top_words)
-    shown, deviation = (np.take_along_axis(array, order, axis=1) for array in (mean, fitted.sd))
-    deviation = np.where(rough[:, None], np.nan, deviation)
-    lower, upper = beta_interval(np.clip(shown, 0, 1), deviation)
-    scale = float(np.where(np.isnan(deviation), shown, upper).max())
+    order, chains = coherences.top_words(fitted.mean, top_words), fitted.mean_range
+    shown, sd = (np.take_along_axis(array, order, axis=1) for array in (fitted.mean, fitted.sd))
+    if chains.size:
+        chains = np.take_along_axis(chains, order[None], axis=2)
+    (lower, upper), kinds = ends(fitted, np.clip(shown, 0, 1), sd, chains)
+    scale = float(np.fmax(shown, upper).max())
     show_alpha = np.ptp(fitted.alpha) > 0 and np.any(fitted.alpha_sd > 0)
-    learned = interval(fitted.alpha, fitted.alpha_sd) if show_alpha else {}
+    alpha_sd = np.where(kinds == INTERVAL, fitted.alpha_sd, np.nan)
+    learned = interval(fitted.alpha, alpha_sd) if show_alpha else {}
     rows = common_rows(fitted)
     for k, row in enumerate(rows):
         words = [
             {"word": fitted.vocabulary[w]} | bar
             for w, bar in zip(
-                order[k], bars(shown[k], lower[k], upper[k], deviation[k], scale), strict=True
+                order[k],
+                bars(shown[k], lower[k], upper[k], scale, over_chains=kinds[k] == OVER_CHAINS),
+                strict=True,
             )
         ]
         row |= {
             "name": None if names is None else names[k],
             "leading": [word["word"] for word in words[:3]],
             "words": words,
-            "alpha": {end: float(part[k]) for end, part in learned.items()},
+            "alpha": {end: measured(float(part[k])) for end, part in learned.items()},
         }
     return rows
 
@@ -47,11 +49,11 @@ def rows_of(
 def common_rows(fitted: TopicFit) -> list[dict[str, Any]]:
     """Return the template variables of each topic of any kind, without its words."""
     prevalence = fitted.prevalence
-    sd = np.where(
-        diagnostics.rough(fitted.diagnostics, len(prevalence)), np.nan, fitted.prevalence_sd
+    (lower, upper), kinds = ends(
+        fitted, np.clip(prevalence, 0, 1), fitted.prevalence_sd, fitted.prevalence_range
     )
-    lower, upper = beta_interval(np.clip(prevalence, 0, 1), sd)
-    scale = float(np.where(np.isnan(sd), prevalence, upper).max()) or 1.0
+    scale = float(np.fmax(prevalence, upper).max()) or 1.0
+    shares = bars(prevalence, lower, upper, scale, over_chains=kinds == OVER_CHAINS)
     return [
         {
             "number": k,
@@ -61,7 +63,7 @@ def common_rows(fitted: TopicFit) -> list[dict[str, Any]]:
             "chains": page.chains(fitted.shared[:, k]),
             "documents": fitted.examples[k] if fitted.examples else (),
         }
-        for k, share in enumerate(bars(prevalence, lower, upper, sd, scale))
+        for k, share in enumerate(shares)
     ]
 
 

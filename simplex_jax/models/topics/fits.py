@@ -20,12 +20,20 @@ class TopicFit(Protocol):
         """Posterior standard deviations, [K, V]."""
 
     @property
+    def mean_range(self) -> np.ndarray:
+        """Smallest and largest means over the chains, [2, K, V]; [2, K, 0] if there are none."""
+
+    @property
     def prevalence(self) -> np.ndarray:
         """Share of each topic, [K]."""
 
     @property
     def prevalence_sd(self) -> np.ndarray:
         """Posterior standard deviation of this share, [K]."""
+
+    @property
+    def prevalence_range(self) -> np.ndarray:
+        """Smallest and largest mean of this share over the chains, [2, K]."""
 
     @property
     def stability(self) -> np.ndarray:

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.coherence import top_words
-from simplex_jax.evaluate.intervals import beta_interval
 from simplex_jax.models.files import example
 from simplex_jax.models.records import Saved
+from simplex_jax.models.topics.ends import TITLES, ends
 from simplex_jax.models.topics.fits import CountFit, TopicFit
 from simplex_jax.runtime import directory, output, saved
 from simplex_jax.runtime.saved import RunError
@@ -26,8 +25,9 @@ _TOP_WORDS = 20
 def write(fitted: CountFit, place: Path) -> None:
     """Write the files for people and for other programs, each atomically.
 
-    `topics.csv` has the 20 most probable words of each topic with their probability and the 95%
-    interval of `intervals.beta_interval`; `topic_keys.txt` has MALLET's format: topic, alpha and
+    `topics.csv` has the 20 most probable words of each topic with their probability and the ends of
+    its 95% interval, by `intervals.beta_interval`, or of its range over the chains, as its last
+    column says, see `ends.ends`; `topic_keys.txt` has MALLET's format: topic, alpha and
     these words, separated by tabs; `doc_topics.npz` has the proportions of the documents, their
     Monte-Carlo errors and their names, if the fit has any.
     """
@@ -51,7 +51,7 @@ def write_all(
         shares = [(fitted.proportions, errors)]
         directory.write_proportions(place / SHARES, fitted.names, len(fitted.mean), shares)
     directory.write_vocabulary(place, fitted.vocabulary)
-    header = ["topic", "rank", "word", column, "lower", "upper"]
+    header = ["topic", "rank", "word", column, "lower", "upper", "interval"]
     output.write_csv(place / "topics.csv", header, rows)
     keys = enumerate(zip(numbers, words, strict=True))
     lines = "".join(f"{topic}\t{number:.5g}\t{text}\n" for topic, (number, text) in keys)
@@ -73,9 +73,10 @@ def common_summary(fitted: TopicFit) -> dict[str, Any]:
 
 
 def sizes(run: Saved) -> dict[str, int]:
-    """Return the numbers of topics, from the options, and words."""
-    words = saved.load_vocabulary(run.directory)
-    return {"K": run.settings.num_topics, "V": len(words)}
+    """Return the numbers of topics, from the options, words, ends of a range, and their words."""
+    words = len(saved.load_vocabulary(run.directory))
+    ranged = words if len(run.summary["shared"]) > 1 else 0
+    return {"K": run.settings.num_topics, "V": words, "E": 2, "R": ranged}
 
 
 def restore(run: Saved) -> dict[str, Any]:
@@ -107,10 +108,11 @@ def common(run: Saved) -> tuple[dict[str, Any], np.ndarray]:
 
 def _rows_of_words(fitted: CountFit, top: np.ndarray) -> Iterable[tuple[object, ...]]:
     mean, sd = (np.take_along_axis(array, top, axis=1) for array in (fitted.mean, fitted.sd))
-    rough = diagnostics.rough(fitted.diagnostics, len(mean))
-    lower, upper = beta_interval(np.clip(mean, 0, 1), sd)
-    lower[rough] = upper[rough] = np.nan
+    chains = fitted.mean_range
+    if chains.size:
+        chains = np.take_along_axis(chains, top[None], axis=2)
+    (lower, upper), kinds = ends(fitted, np.clip(mean, 0, 1), sd, chains)
     for topic, words in enumerate(top):
         for rank, word in enumerate(words):
-            numbers = (array[topic, rank] for array in (mean, lower, upper))
-            yield topic, rank + 1, fitted.vocabulary[word], *(f"{x:.6g}" for x in numbers)
+            numbers = (f"{array[topic, rank]:.6g}" for array in (mean, lower, upper))
+            yield topic, rank + 1, fitted.vocabulary[word], *numbers, TITLES[kinds[topic]]

@@ -37,11 +37,11 @@
     return [...relevance.keys()].sort((a, b) => relevance[b] - relevance[a]).slice(0, data.show);
   }
 
-  function track(mean, interval, scale) {
+  function track(mean, interval, scale, overChains) {
     const bar = element("i", []), node = element("span", bar, "track");
     bar.style.width = percent(mean / scale);
     if (interval) {
-      const line = element("b", []);
+      const line = element("b", [], overChains ? "chains" : "");
       line.style.left = percent(interval[0] / scale);
       line.style.width = percent((interval[1] - interval[0]) / scale);
       node.append(line);
@@ -60,8 +60,9 @@
     const scale = Math.max(...shown.map(({ mean, interval }) => (interval ? interval[1] : mean)));
     part("words").replaceChildren(...shown.map(({ word, mean, interval }) => {
       const line = element("span", [element("bdi", word), element("small", percent(mean))]);
-      const item = element("li", [line, track(mean, interval, scale)]);
-      if (interval) item.title = `${percent(interval[0])} to ${percent(interval[1])}`;
+      const item = element("li", [line, track(mean, interval, scale, topic.over_chains)]);
+      const of = topic.over_chains ? "chains: " : "";
+      if (interval) item.title = `${of}${percent(interval[0])} to ${percent(interval[1])}`;
       return item;
     }));
   }

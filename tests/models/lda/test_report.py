@@ -148,6 +148,26 @@ def test_intervals_surround_the_means(tmp_path):
     assert "<b style" not in write(tmp_path / "report.html", **unknown)
 
 
+def test_topics_that_not_all_chains_have_are_shown_without_intervals(tmp_path):
+    """Topic 0 has too few effective samples, over both chains; topic 1 is of one chain, with many.
+
+    On the newcomer's corpora 7 of 11 topics with intervals were those of one chain.
+    """
+    diagnostics = {"prevalence 0": {"rhat": 1.2, "ess": 12.0}, "prevalence 1": {"ess": 90.0}}
+    shared = np.array([[True, True], [True, False]])
+    two = {"order": np.array([[0, 1]] * 2), "prevalence_range": [[0.21, 0.3], [0.29, 0.7]]}
+    two = {name: np.asarray(value) for name, value in two.items()}
+    html = write(tmp_path / "report.html", diagnostics=diagnostics, shared=shared, **two)
+    assert '<span class="range">(chains: 21.0–29.0)</span>' in html
+    assert len(re.findall(r'<b class="chains" style', html)) == 1  # of the map
+    assert "<b style" not in html
+    assert 'title="chains: 21.0 to 29.0%"' in html
+    # Both chains have both, and the second enough samples.
+    html = write(tmp_path / "report.html", diagnostics=diagnostics, shared=shared | True, **two)
+    low, high = beta_interval(0.75, 0.02)
+    assert f"({100 * float(low):.1f}–{100 * float(high):.1f})" in html
+
+
 def test_documents_stand_for_topics(tmp_path):
     html = write(tmp_path / "report.html")
     assert "<bdi>a &lt;b&gt;.txt</bdi>" in html
@@ -176,6 +196,10 @@ def test_concentrations(tmp_path):
     assert "alpha, learned, per topic" in html
     # A gamma law with mean 0.5 and sd 0.1 has shape 25: 0.323 to 0.714.
     assert '<dd>0.5 <span class="range">(0.32–0.71)</span></dd>' in html
+    few = {"alpha": {"rhat": 1.0, "ess": 12.0}, "prevalence 1": {"ess": 12.0}}
+    html = write(tmp_path / "report.html", diagnostics=few, **learned)
+    assert "<dd>0.5</dd>" in html
+    assert "(0.32–0.71)" not in html
 
 
 def test_diagnostics(tmp_path):
@@ -317,7 +341,7 @@ def test_topic_warnings():
 
 
 def test_chain_warnings():
-    assert chain_warnings(25, {"alpha": {"rhat": float("nan"), "ess": 20.0}}, [[True]]) == []
+    assert chain_warnings(25, {"alpha": {"rhat": float("nan"), "ess": 60.0}}, [[True]]) == []
     (short,) = chain_warnings(4, {"alpha": {"rhat": None, "ess": 2.0}}, [[True]])
     assert "4 posterior samples only" in short
     assert "of 1 posterior sample only" in chain_warnings(1, {}, [[True]])[0]
@@ -326,17 +350,20 @@ def test_chain_warnings():
     result = chain_warnings(100, diagnostics, [[True, True], [True, False]])
     assert len(result) == 3
     assert "R-hat above 1.1) on a, share 0, share 2:" in result[0]
-    assert "10 effective samples of a, share 0, share 2:" in result[1]
-    assert "1 of 2 topics is not in all chains: 1. Its means" in result[2]
+    assert "50 effective samples of a, share 0, share 2:" in result[1]
+    assert "1 of 2 topics is not in all chains, and has no interval: 1. Its means" in result[2]
     many = {f"share {k}": {"rhat": None, "ess": 2.0} for k in range(7)}
     (few,) = chain_warnings(25, many, np.ones((1, 9), bool))
-    assert "10 effective samples of share of 7 of 9 topics:" in few
+    assert "50 effective samples of share of 7 of 9 topics:" in few
     (unknown,) = chain_warnings(12, {"alpha": {"rhat": 1.0, "ess": float("nan")}}, [[1], [1]])
-    assert "10 effective samples of alpha: too few" in unknown
+    assert "50 effective samples of alpha: too few" in unknown
     (neither,) = chain_warnings(25, {"alpha": {"ess": 2.0}, "log_predictive": {"ess": 3.0}}, [[1]])
     assert "samples of alpha, log_predictive: too few for intervals; a longer run" in neither
     (topic,) = chain_warnings(25, {"alpha": {"ess": 2.0}, "prevalence 0": {"ess": 3.0}}, [[1, 1]])
     assert "alpha, prevalence 0: too few for intervals, which such topics are shown with" in topic
+    assert "over the chains" not in topic
+    (topic,) = chain_warnings(25, {"prevalence 0": {"ess": 3.0}}, [[1, 1], [1, 1]])
+    assert "those in all chains with the range of their share over the chains" in topic
 
 
 def test_map_keeps_all_circles_inside_and_labels_apart():

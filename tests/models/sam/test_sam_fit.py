@@ -15,7 +15,7 @@ from support.fits import assert_same
 from simplex_jax import corpus
 from simplex_jax.corpus import tfidf, vectors
 from simplex_jax.evaluate import matching
-from simplex_jax.models import sam
+from simplex_jax.models import files, sam
 from simplex_jax.models.sam import checks, model, report, sparse, tables, variational
 from simplex_jax.runtime import gathering
 from simplex_jax.runtime.checkpoint import CheckpointError
@@ -267,7 +267,7 @@ def test_warnings():
 def coverage(fitted, samples):
     """Share of the samples in the intervals of the largest loadings: topics.csv, the report."""
     rows = tables.rows_of_words(fitted)
-    written = [(k, word, low, high) for k, rank, word, _, low, high in rows if rank == 1]
+    written = [(k, word, low, high) for k, rank, word, _, low, high, _ in rows if rank == 1]
     shown = report.context(fitted, 6)["by_number"]
     first = [(row["number"], row["words"][0]) for row in shown]
     drawn = [(k, one["word"], *one["interval"]) for k, one in first]
@@ -291,6 +291,24 @@ def test_intervals_of_loadings_cover_the_samples(whole):
     fitted = dataclasses.replace(whole, **changes)
     assert min(coverage(fitted, samples)) > 0.93
     assert max(coverage(dataclasses.replace(fitted, length=np.ones(3)), samples)) < 0.9
+
+
+def test_only_words_whose_interval_has_both_signs_are_faint(whole, tmp_path):
+    """Without intervals, as after a short run, all words were faint."""
+
+    def faint(**changes):
+        fitted = dataclasses.replace(whole, **changes)
+        rows = report.context(fitted, 6)["by_number"]
+        words = [word for row in rows for word in row["words"] + row["absent"]]
+        html = files.report(sam.MODEL, fitted, tmp_path / "page.html", 6).read_text("utf-8")
+        assert html.count('class="unsure"') == sum(word["unsure"] for word in words)
+        return {word["unsure"] for word in words}
+
+    few = {f"prevalence {k}": {"rhat": 1.0, "ess": 12.0} for k in range(3)}
+    wide, narrow = np.full((3, 6), 9.0), np.full((3, 6), 1e-9)
+    assert faint(diagnostics=few, sd=wide) == {False}
+    assert faint(diagnostics={}, sd=wide) == {True}
+    assert faint(diagnostics={}, sd=narrow) == {False}
 
 
 LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 8
