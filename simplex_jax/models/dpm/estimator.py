@@ -59,8 +59,11 @@ class DirichletProcessMixture(
         family: "gaussian", "diagonal_gaussian", "categorical", "multinomial", "von_mises_fisher" or
             "mixed"; or a `Family` of `dpm.families` with all its hyperparameters, for dense X.
         family_params: Arguments of the named family, by default {}. For "gaussian": "mean",
-            "scale", "strength" and "freedom", where mean and scale default to mean and covariance
-            of X (`gaussian_of`); for "diagonal_gaussian" likewise. For "mixed": "kinds", see
+            "scale" ([p, p], or [S, p, p], of which each component has one), "strength" and
+            "freedom", by default chosen from X such that clusters can be found in any dimension
+            (`gaussian_of`); with a given scale, strength is 1 and freedom p + 2. For
+            "diagonal_gaussian": the same names, where mean and scale default to mean and variance
+            of each column of X (`diagonal_gaussian_of`). For "mixed": "kinds", see
             `dpm.fit` (columns are "x0", "x1", ... if X has no names), and "concentration" (0.5).
             For "categorical": "categories", by default as many as occur in X, and "concentration"
             (1). For "multinomial": "concentration" (0.5). For "von_mises_fisher":

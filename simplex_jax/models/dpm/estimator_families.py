@@ -19,7 +19,8 @@ from simplex_jax.models.dpm import cells, columns, families
 from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.families import Family, SparseRows
 from simplex_jax.models.dpm.families.diagonal_gaussian import DiagonalNormals, moments_of
-from simplex_jax.models.dpm.families.gaussian import Normals, covariance_of
+from simplex_jax.models.dpm.families.gaussian import Normals, check_covariance, of_scales
+from simplex_jax.models.dpm.families.gaussian_prior import prior_of
 from simplex_jax.models.dpm.families.von_mises_fisher import Directions
 from simplex_jax.models.dpm.variables import CONCENTRATION
 from simplex_jax.models.estimator import Arrays
@@ -84,12 +85,16 @@ def hyperparameters(name: str, X: Table, given: Mapping[str, Any]) -> Arrays:
 
 
 def _gaussian(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the prior, with the defaults of `gaussian_of`."""
+    """Return the prior, with the defaults of `gaussian_of`, or of `gaussian` for a given scale."""
     _check_mean(X, parameters)
-    if "scale" not in parameters:
+    if "scale" in parameters:
+        defaults = {"strength": 1.0}
+    else:
         remedy = f"give scale in family_params (n_samples = {len(X)})"
-        parameters = parameters | {"scale": covariance_of(X, "X", remedy, np.float32)}
-    return {"mean": X.mean(axis=0), "strength": 1.0} | parameters
+        check_covariance(X, "X", remedy, np.float32)
+        given = (parameters.get(name) for name in ("strength", "freedom"))
+        defaults = prior_of(X, *given)._asdict()
+    return {"mean": X.mean(axis=0)} | defaults | parameters
 
 
 def _diagonal(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -142,8 +147,9 @@ def build(name: str, parameters: Arrays) -> Family:
     if name == "mixed":
         return columns_of(parameters).family()
     if name in ("gaussian", "diagonal_gaussian"):
-        options = {key: value for key, value in parameters.items() if key != "mean"}
-        of = families.gaussian if name == "gaussian" else families.diagonal_gaussian
+        options = {"freedom": None} if name == "gaussian" else {}
+        options |= {key: value for key, value in parameters.items() if key != "mean"}
+        of = of_scales if name == "gaussian" else families.diagonal_gaussian
         return of(np.zeros(len(parameters["mean"]), np.float32), **options)
     if name == "categorical":
         sizes = parameters["categories"].tolist()

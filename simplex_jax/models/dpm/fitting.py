@@ -165,9 +165,11 @@ def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> jax.
     keys = [jax.random.fold_in(key, chain) for chain in range(settings.chains)]
     if settings.initial_clusters is None:
         most = most_clusters(families.size(rows), settings)
-        labels: list[ArrayLike] = [
-            _numbered(starts.predictive_labels(key, family, rows, most)) for key in keys
-        ]
+        labels: list[ArrayLike] = []
+        for key in keys:
+            found = starts.predictive_labels(key, family, rows, most)
+            together = starts.merged(jax.random.fold_in(key, 1), family, rows, found)
+            labels.append(_numbered(together))
     else:
         numbers = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
         labels = [

@@ -6,6 +6,12 @@ several numbers of clusters, clusters given rows and labels given clusters are d
 from random labels, for a few rounds, with a fifth of the rows held out. The density of the held-out
 rows selects the partition; among equally good ones, the one with the most clusters. Exactness does
 not depend on the start.
+
+In many dimensions, rows of one cluster that a random start has split are certain of their halves,
+and neither a Gibbs update nor a split-merge move brings them together again. Clusters are therefore
+merged as long as the joint probability of rows and partition gains more than what the labels leave
+open, their entropy: a bound of the evidence rises, as in the merges of Hughes and Sudderth (2013,
+NeurIPS 26). Where rows do not know their cluster, the entropy forbids it.
 """
 
 import math
@@ -13,9 +19,11 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jax.scipy.special import logsumexp
+from jax.scipy.special import logsumexp, xlogy
 from jax.typing import ArrayLike
+from scipy import special
 
 from simplex_jax import draws
 from simplex_jax.base import PyTree
@@ -25,7 +33,8 @@ from simplex_jax.draws.keys import by_native_code, words_by_native_code
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
 from simplex_jax.models.dpm.families.family import draw_atoms
-from simplex_jax.models.dpm.labels import in_parts, rows_at_once
+from simplex_jax.models.dpm.labels import in_parts, rows_at_once, statistics_of
+from simplex_jax.models.dpm.state import BLOCK
 
 _NUMBERS = (1, 2, 4, 8, 15, 30, 60)
 _ROUNDS = 30
@@ -69,6 +78,89 @@ def predictive_labels(key: jax.Array, family: Family, rows: PyTree, most: int) -
 
     parts = in_parts(lax.iota(jnp.int32, size), rows_at_once(rows, size, most), size - 1)
     return lax.map(part, parts).ravel()[:size]
+
+
+def merged(key: jax.Array, family: Family, rows: PyTree, labels: jax.Array) -> np.ndarray:
+    """Return labels with the clusters merged that are better together, int32 [N]; see above."""
+    names = np.asarray(labels)
+    count = int(names.max()) + 1
+    if count == 1 or family.log_evidence is None:
+        return names
+    width = -(-count // BLOCK) * BLOCK  # few shapes to compile
+    statistics, own, open_ = _pairs_open(key, family, rows, labels, width=width)
+    # The entropy of a merged cluster with a third is the sum of both parts'.
+    entropy, evidence = np.array(open_, np.float64), np.array(own, np.float64)
+    sizes = np.bincount(names, minlength=width).astype(np.float64)
+    together = np.array(
+        [np.asarray(_evidences_with(family, statistics, i)) for i in range(count)], np.float64
+    )
+    alive = np.arange(width) < count
+    alive[:count] &= sizes[:count] > 0
+
+    def gains(a: int) -> np.ndarray:
+        n, m = sizes[a], np.maximum(sizes[:count], 1)
+        process = special.gammaln(n + m) - special.gammaln(n) - special.gammaln(m)
+        return together[a] + process - evidence[a] - evidence[:count] - entropy[a, :count]
+
+    together = together[:, :count]
+    while alive.sum() > 1:
+        table = np.array([gains(a) if alive[a] else np.full(count, -np.inf) for a in range(count)])
+        table[:, ~alive[:count]] = -np.inf
+        np.fill_diagonal(table, -np.inf)
+        a, b = np.unravel_index(np.argmax(table), table.shape)
+        if not table[a, b] > 0:
+            break
+        names = np.where(names == b, a, names)
+        alive[b] = False
+        sizes[a] += sizes[b]
+        evidence[a] = together[a, b]
+        entropy[a] += entropy[b]
+        entropy[:, a] += entropy[:, b]
+        statistics = _joined(statistics, a, b)
+        together[a] = together[:, a] = np.asarray(_evidences_with(family, statistics, a))[:count]
+    return names
+
+
+@jax.jit
+def _joined(statistics: PyTree, a: ArrayLike, b: ArrayLike) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf.at[a].add(leaf[b]), statistics)
+
+
+@jax.jit
+def _evidences_with(family: Family, statistics: PyTree, a: ArrayLike) -> jax.Array:
+    """Return the log evidence of each cluster together with cluster a, [K]."""
+    return family.log_evidence(jax.tree.map(lambda leaf: leaf + leaf[a], statistics))
+
+
+@partial(jax.jit, static_argnames="width")
+def _pairs_open(
+    key: jax.Array, family: Family, rows: PyTree, labels: jax.Array, *, width: int
+) -> tuple[PyTree, jax.Array, jax.Array]:
+    """Return statistics and evidence of clusters, and the entropy of labels in each pair, [K, K].
+
+    The entropy is that of at most 10,000 rows, scaled up, with one draw of the clusters.
+    """
+    size = families.size(rows)
+    key_some, key_atoms = jax.random.split(by_native_code(key))
+    statistics = statistics_of(family, rows, labels, lax.iota(jnp.int32, size), width)
+    atoms = draw_atoms(family, key_atoms, statistics)
+    sizes = jnp.zeros(width, jnp.result_type(float)).at[labels].add(1)
+    log_sizes = jnp.where(sizes > 0, jnp.log(sizes), -jnp.inf)
+    some = jax.random.permutation(key_some, size)[:_ROWS]
+    parts = in_parts(some, rows_at_once(rows, some.shape[0], width), size)
+
+    def part(total: jax.Array, ids: jax.Array) -> tuple[jax.Array, None]:
+        logits = family.log_likelihood(families.take(rows, ids), atoms) + log_sizes
+        p = jnp.where((ids < size)[:, None], jax.nn.softmax(logits, axis=1), 0)
+
+        def with_cluster(q: jax.Array) -> jax.Array:
+            both = p + q[:, None]
+            return -jnp.sum(xlogy(p, p) + xlogy(q, q)[:, None] - xlogy(both, both), axis=0)
+
+        return total + lax.map(with_cluster, p.T), None
+
+    total, _ = lax.scan(part, jnp.zeros((width, width), log_sizes.dtype), parts)
+    return statistics, family.log_evidence(statistics), total * (size / some.shape[0])
 
 
 def _candidate(

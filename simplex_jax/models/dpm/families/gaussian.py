@@ -1,7 +1,7 @@
 """Normal vectors, with a normal-inverse-Wishart prior of mean and covariance."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,8 @@ from simplex_jax.models.dpm.families import labels as by_label
 from simplex_jax.models.dpm.families import triangular
 from simplex_jax.models.dpm.families.diagonal_gaussian import moments_of
 from simplex_jax.models.dpm.families.family import Family
+from simplex_jax.models.dpm.families.gaussian_prior import prior_of
+from simplex_jax.models.dpm.families.one_of import one_of
 from simplex_jax.models.dpm.families.rows import check_table, first_bad, reach
 from simplex_jax.precision import full_precision
 
@@ -123,17 +125,21 @@ def _are_covariances(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     return symmetric, jnp.isfinite(triangular.cholesky(matrix))
 
 
-def gaussian_of(rows: ArrayLike, strength: float = 1.0) -> Family:
-    """Return the `gaussian` family with mean and scale from the data, computed in float64.
+def gaussian_of(
+    rows: ArrayLike, strength: float | None = None, freedom: float | None = None
+) -> Family:
+    """Return the `gaussian` family with a prior from the data, computed in float64.
 
-    The prior mean is the mean of the rows, and the prior mean of the covariance of a component is
-    their covariance with a small ridge (1e-6 of each variance); `strength` is as there. Rows of NaN
-    are ignored.
+    The prior mean is the mean of the rows. The prior mean of a component's covariance is an
+    estimate of that within clusters, and `freedom` says how much clusters have it in common: with
+    the covariance of all rows instead, one cluster would be the most probable partition from some
+    20 columns on, however clear the clusters. If clusters differ in width, each has one of five
+    scales (`one_of`). See `families.gaussian_prior` for how scale, strength and freedom are chosen,
+    the latter two where they are None. Rows of NaN are ignored.
 
     Raises:
         ValueError: Rows are not finite, a column is constant or squares of its numbers overflow or
-            underflow, or the covariance is singular: there are no more rows than columns, or a
-            column is a linear function of others.
+            underflow, or the covariance is singular: a column is a linear function of others.
 
     Example:
         >>> import jax.numpy as jnp
@@ -148,31 +154,37 @@ def gaussian_of(rows: ArrayLike, strength: float = 1.0) -> Family:
     _check(jnp.zeros(values.shape[1]), values)
     values = values[~np.isnan(values).all(axis=1)]
     remedy = "give mean and scale to families.gaussian"
-    covariance = covariance_of(values, "rows", remedy, jnp.result_type(float))
-    return gaussian(
-        jnp.asarray(values.mean(axis=0), float), jnp.asarray(covariance, float), strength
-    )
+    check_covariance(values, "rows", remedy, jnp.result_type(float))
+    prior = prior_of(values, strength, freedom)
+    return of_scales(jnp.asarray(values.mean(axis=0), float), *prior)
 
 
-def covariance_of(values: np.ndarray, name: str, remedy: str, dtype: DTypeLike) -> np.ndarray:
-    """Return the covariance of float64 rows with a small ridge, [p, p], for use in a dtype.
+def of_scales(mean: ArrayLike, scale: Any, strength: ArrayLike, freedom: Any) -> Family:
+    """Return `gaussian` for a scale [p, p], or `one_of` those with scales [S, p, p]."""
+    scales = np.asarray(scale, float)
+    if scales.ndim != 3:
+        return gaussian(mean, jnp.asarray(scales, float), strength, freedom)
+    return one_of([gaussian(mean, jnp.asarray(each, float), strength, freedom) for each in scales])
 
-    Raises:
-        ValueError: A column does not vary, or the covariance is singular in the dtype.
+
+def check_covariance(values: np.ndarray, name: str, remedy: str, dtype: DTypeLike) -> None:
+    """Raise a ValueError unless float64 rows [n, p] have a covariance that a dtype can represent.
+
+    With at most as many rows as columns it is singular by their number. That is no harm: rounding
+    errors of a cluster's scale grow with its rows, and the prior from the data is not singular.
     """
     for j, column in enumerate(values.T):
         moments_of(column, f"column {j} of {name}", dtype, f", or {remedy}")
-    covariance = np.atleast_2d(np.cov(values.T, bias=True))
     n, p = values.shape
-    sd = np.sqrt(np.diag(covariance))
+    if n <= p:
+        return
     # A ridge does not help: the scale of a cluster, and its rounding error, grow with its rows.
-    if np.linalg.eigvalsh(covariance / np.outer(sd, sd))[0] <= p * np.finfo(dtype).eps:
+    correlation = np.atleast_2d(np.corrcoef(values.T))
+    if np.linalg.eigvalsh(correlation)[0] <= p * np.finfo(dtype).eps:
         raise ValueError(
-            f"the covariance of {name} is singular ({n} rows, {p} columns): give more rows than "
-            "columns, leave out columns that others determine, take the family "
-            f"diagonal_gaussian, or {remedy}"
+            f"the covariance of {name} is singular ({n} rows, {p} columns): leave out columns that "
+            f"others determine, take the family diagonal_gaussian, or {remedy}"
         )
-    return covariance + 1e-6 * np.diag(np.diag(covariance))
 
 
 def _posterior(prior: _Prior, rows: Moments) -> _Prior:
