@@ -51,6 +51,7 @@ def run(visits, tmp_path_factory):
     assert "48 rows (6 held out, 1 without an observation)" in result.stderr
     assert "log predictive" in result.stderr
     assert re.search(r"clusters in a sample: 3 to \d", result.stderr)
+    assert re.search(r"3 clusters in the partition of least expected loss", result.stderr)
     return out
 
 
@@ -258,7 +259,6 @@ def test_options_that_would_do_nothing_are_refused(tmp_path):
     [
         (["--batch-size", "1000"], "batch_size must be at most the 44 rows"),
         (["--holdout", "48"], "holdout"),
-        (["--initial-clusters", "99"], "initial_clusters must be at most the capacity, 64"),
         (["--format", "uci"], "the number of documents is"),
     ],
 )
@@ -343,6 +343,87 @@ def test_resume_wants_a_run_and_no_other_settings(run, tmp_path):
     result = invoke("--resume", tmp_path)
     assert result.exit_code == 1
     assert "cannot resume" in result.stderr
+
+
+def measured(path, *more):
+    """Two groups of two columns of real numbers, and more columns."""
+    rng = np.random.default_rng(0)
+    size = 60
+    group = np.arange(size) % 2
+    numbers = rng.normal(size=(size, 2)).round(2) + 8.0 * group[:, None]
+    columns = {"height": numbers[:, 0], "weight": numbers[:, 1]} | {
+        name: make(rng, size) for name, make in more
+    }
+    lines = [
+        ",".join(columns),
+        *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True)),
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_columns_of_real_numbers_are_numbers(tmp_path):
+    table = measured(tmp_path / "x.csv", ("colour", lambda rng, n: rng.choice(["r", "g"], n)))
+    out = tmp_path / "run"
+    result = invoke(table, "--passes", 60, "--seed", 1, "--out", out)
+    assert result.exit_code == 0, result.stderr
+    assert "columns of numbers (height, weight) and of categories (colour)" in result.stderr
+    assert "2 clusters in the partition of least expected loss" in result.stderr
+    fitted = dpm.load(out)
+    assert fitted.variables.kinds == ("number", "number", "category")
+    # The heading is the number of clusters of the point partition, as are the labels.
+    assert re.search("<h1>2 clusters of 60 rows</h1>", (out / "report.html").read_text())
+
+
+COUNTS = ("visits", lambda rng, n: rng.poisson(40, n))
+CODES = ("ward", lambda rng, n: rng.integers(4, size=n))
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ((COUNTS,), ["column 'visits'", "since 'height' has numbers", "--kind categories"]),
+        ((COUNTS, CODES), ["columns 'visits', 'ward'", "--category-column"]),
+    ],
+)
+def test_whole_numbers_beside_real_ones_have_to_be_told(tmp_path, columns, words):
+    table = measured(tmp_path / "x.csv", *columns)
+    result = invoke(table, "--quiet", "--out", tmp_path / "run")
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert all(word in result.stderr for word in ["x.csv", *words])
+
+
+def test_many_whole_numbers_alone_have_to_be_told_and_few_are_codes(tmp_path):
+    table = tmp_path / "x.csv"
+    table.write_text("age,ward\n" + "".join(f"{20 + i},{i % 3}\n" for i in range(40)))
+    result = invoke(table, "--quiet", "--out", tmp_path / "run")
+    assert result.exit_code == 1
+    assert "column 'age'" in result.stderr
+    assert "ward" not in result.stderr
+    short = ("--steps", 5, "--initial-clusters", 2, "--quiet")
+    for options, kinds in (
+        (["--drop-column", "age"], "categories"),
+        (["--kind", "categories"], "categories"),
+        (["--number-column", "age", "--category-column", "ward"], "mixed"),
+    ):
+        out = tmp_path / kinds / str(len(options)) / options[1]
+        result = invoke(table, *short, *options, "--out", out)
+        assert result.exit_code == 0, result.stderr
+        assert dpm.load(out).variables.kind == kinds
+
+
+def test_measurements_taken_for_categories_are_warned_of(tmp_path):
+    out = tmp_path / "run"
+    table = measured(tmp_path / "x.csv")
+    invoke(table, "--kind", "categories", "--steps", 5, "--initial-clusters", 2, "--out", out)
+    assert any("'height' has" in one and "--kind mixed" in one for one in dpm.load(out).warnings)
+    rows = "".join(f"{i / 7}\n" for i in range(1_100))
+    (tmp_path / "many.csv").write_text("x\n" + rows)
+    result = invoke(tmp_path / "many.csv", "--kind", "categories", "--out", tmp_path / "other")
+    assert result.exit_code == 1
+    assert "1,100 values" in result.stderr
+    assert "--kind mixed" in result.stderr
 
 
 def test_help_lists_the_verbs():

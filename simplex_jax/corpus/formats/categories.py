@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simplex_jax.corpus.categories import MAX_VALUES, MISSING, Categories
+from simplex_jax.corpus.cells import reads_as_number
 from simplex_jax.corpus.corpus import error_at, printable
 from simplex_jax.corpus.formats import columns
 from simplex_jax.corpus.formats.format import Format, source_of
@@ -126,5 +127,8 @@ def _variables(table: dict[str, tuple[str, ...]], path: Path, line: int) -> Vari
             continue
         size = f"{len(levels):,} values, and is not a category" if levels else "no value"
         problem = f"column {printable(name)!r} has {size}"
-        raise error_at(path, problem, "leave it out with --drop-column (drop)", line=line)
+        remedy = "leave it out with --drop-column (drop)"
+        if levels and all(map(reads_as_number, levels)):
+            remedy = f"read it as numbers (--kind mixed; in Python, a data frame), or {remedy}"
+        raise error_at(path, problem, remedy, line=line)
     return list(table), values

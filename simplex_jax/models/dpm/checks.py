@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jax.typing import ArrayLike
 
+from simplex_jax.arguments import as_number
+from simplex_jax.corpus.cells import reads_as_number
 from simplex_jax.evaluate.diagnostics import chain_warnings
 from simplex_jax.models import growth, heldout
 from simplex_jax.models.dpm.columns import Columns
@@ -19,6 +21,9 @@ _MOST_OTHERS = 0.1
 _MOST_DISTINCT = 0.9
 """Warn if a category has at least this number of values a row; names of rows have one."""
 
+_MOST_NUMBERS = 10
+"""Warn if a category has more values than this, and they are numbers with fractions."""
+
 _LEAST_PRESENT = 0.5
 """Warn if a cluster of more than 1% of the rows is in less than this share of the samples."""
 
@@ -29,14 +34,16 @@ def mixture_warnings(
     present: ArrayLike,
     rows: int,
     *,
+    partition: int | None = None,
     starts: Sequence[int] = (),
     split_merge: int = 0,
 ) -> list[str]:
     """Look for a log predictive that did not rise, a single cluster, and clusters that come and go.
 
     `sizes` [C] are mean sizes of the clusters, and `present` [C] the shares of the samples that
-    have them. Chains started from `starts` random clusters and made `split_merge` moves per
-    update. Return one sentence for each reason.
+    have them. The point partition has `partition` clusters, by default as many. Chains started from
+    `starts` random clusters and made `split_merge` moves per update. Return one sentence for each
+    reason.
     """
     values = [v for record in metrics if (v := record.get("log_predictive")) is not None]
     sentences = []
@@ -49,7 +56,7 @@ def mixture_warnings(
         )
     sentences += _stuck(metrics, starts, split_merge)
     means, share = np.asarray(sizes), np.asarray(present)
-    if len(means) == 1 and rows > 1:
+    if (len(means) if partition is None else partition) == 1 and rows > 1:
         sentences.append("All rows are in one cluster.")
     if means.sum() < (1 - _MOST_OTHERS) * rows:
         sentences.append(
@@ -97,6 +104,20 @@ def _named(variables: Variables | Columns | None, rows: int) -> list[str]:
     ]
 
 
+def _measured(variables: Variables | Columns | None) -> list[str]:
+    """Look for categories whose values are measurements."""
+    if variables is None or variables.kind == "counts":
+        return []
+    return [
+        f"Column {column!r} has {len(values):,} different numbers, such as {example}, each of "
+        "which is taken for a category: read it as numbers (--kind mixed; in Python, a data frame)."
+        for column, values in zip(variables.columns, variables.values, strict=True)
+        if len(values) > _MOST_NUMBERS
+        and all(map(reads_as_number, values))
+        and (example := next((x for x in values if not as_number(x).is_integer()), None))
+    ]
+
+
 def warn(fitted: Fit) -> list[str]:
     """Return the reasons to doubt a fit, one sentence each."""
     clusters, settings = fitted.clusters, fitted.settings
@@ -109,9 +130,10 @@ def warn(fitted: Fit) -> list[str]:
         clusters.sizes,
         clusters.present,
         len(clusters.labels),
+        partition=int(fitted.point.labels.max()) + 1,
         starts=starts,
         split_merge=settings.split_merge or 0,
     )
-    sentences += _named(fitted.variables, len(fitted.names))
+    sentences += _named(fitted.variables, len(fitted.names)) + _measured(fitted.variables)
     samples = fitted.traces["alpha"].size
     return sentences + chain_warnings(samples, fitted.diagnostics, np.ones((1, 0), bool))

@@ -3,9 +3,10 @@ r"""Clusters summarised from posterior partitions, and the assignment of new row
 Labels are not comparable between samples. The reference is the sampled partition with the least
 mean variation of information from the others. The clusters of every other sample are matched one to
 one to those of the reference, so that as many rows as possible have the same label in both (an
-assignment problem). Clusters may remain unmatched on either side, and those of less than one row on
-average are dropped. Cluster descriptions are averages over the samples that have the cluster, and
-shares averages over all samples.
+assignment problem). Clusters may remain unmatched on either side. Those of less than one row on
+average are dropped, as are small ones that come and go and are the most probable cluster of no row.
+Cluster descriptions are averages over the samples that have the cluster, and shares averages over
+all samples.
 
 If single rows carry little information, like users with three clicks, their labels differ between
 samples even though the clusters are the same. The matching still works: if two samples draw the
@@ -37,6 +38,10 @@ SHARD = 8_192
 """Number of rows processed together."""
 
 _LEVEL = 0.95
+_SMALL, _OFTEN = 0.01, 0.5
+"""A cluster of a smaller share of the rows, in fewer of the samples, is dropped if no row is most
+probably in it: it would be counted although it may not exist."""
+
 _MOST_ROWS = 2_000
 _ROUND = 16
 
@@ -90,9 +95,16 @@ def summarise(
     sizes = np.take_along_axis(np.array(counts), partners, axis=1)
     means = sizes.mean(axis=0)
     order = np.argsort(-means, kind="stable")[: max(1, np.count_nonzero(means >= 1))]
-    count = len(order)
     partners, sizes = partners[:, order], sizes[:, order]
-    shares = np.zeros((len(reference), count), np.float32)
+    shares = np.zeros((len(reference), len(order)), np.float32)
+    for one, partner in zip(sampled, partners, strict=True):
+        shares += (partner[:, None] == np.arange(width)).T.astype(np.float32)[one] / number
+    stays = np.isin(np.arange(len(order)), most_probable(shares))
+    stays |= means[order] > _SMALL * len(reference)
+    stays |= (partners < width).mean(axis=0) >= _OFTEN
+    stays[0] = True
+    partners, sizes, shares = partners[:, stays], sizes[:, stays], shares[:, stays]
+    count = shares.shape[1]
     gathered = _Moments()
     mixtures, tables = [], []
 
@@ -103,7 +115,6 @@ def summarise(
 
     for i, (one, partner) in enumerate(zip(sampled, partners, strict=True)):
         table = (partner[:, None] == np.arange(width)).astype(np.float32)
-        shares += table.T[one] / np.float32(number)
         mixture, mean, variance = of_sample(i, one, alpha[i])
         gathered.add(mean, variance, partner)
         mixtures.append(mixture)

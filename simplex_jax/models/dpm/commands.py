@@ -1,7 +1,7 @@
 """The commands of the Dirichlet-process mixture."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from simplex_jax.corpus.formats import registry
 from simplex_jax.models.dpm import MODEL, Columns, Fit, Variables, assign, cells, fitting, tables
 from simplex_jax.models.dpm.cells import Frame
 from simplex_jax.models.dpm.data import Given
-from simplex_jax.models.dpm.report import told, variables_of
+from simplex_jax.models.dpm.report import number_of_clusters, told, variables_of
 from simplex_jax.models.pipeline import Progress
 from simplex_jax.models.records import Plan
 from simplex_jax.report.display import counted
@@ -27,9 +27,9 @@ from simplex_jax.runtime import directory, output
 
 HELP = """Cluster the rows of INPUT, infer the number of clusters, and write them to a directory.
 
-INPUT is a table of categorical columns (.csv or .tsv, see --format), with --kind mixed a table of
-numbers, categories and counts, or any corpus that `simplex-jax lda` reads, whose rows are counts;
-- is standard input. Without INPUT, paragraphs of the embedded corpus are clustered. If INPUT has
+INPUT is a table (.csv or .tsv, see --format) of categories, or of numbers, categories and counts
+(see --kind), or any corpus that `simplex-jax lda` reads, whose rows are counts; - is standard
+input. Without INPUT, paragraphs of the embedded corpus are clustered. If INPUT has
 the name of one of the commands below, write ./NAME.
 
 Ctrl-C or a termination signal ends a run early: results are written, and --resume continues it.
@@ -42,7 +42,7 @@ FILE_OPTIONS = counts.FILE_OPTIONS | {
         "format",
         type=click.Choice([entry.name for entry in _FORMATS]),
         help=f"{registry.described('table', 'counts')}.  [default: recognised; a .csv or .tsv is "
-        "read as categories]",
+        "read as a table, see --kind]",
     )
 }
 DROP_COLUMN = click.option(
@@ -57,11 +57,10 @@ TABLE_OPTIONS = {
     "kind": click.option(
         "--kind",
         type=click.Choice(["categories", "mixed"]),
-        default="categories",
-        show_default=True,
         help="Kind of the columns of a table: categories, or a mix of numbers, categories and "
         "counts. In a mixed table text is a category, and other columns are numbers; columns of "
-        "nonnegative integers must be named.",
+        "nonnegative integers must be named.  [default: mixed if a column has negative numbers or "
+        "fractions, or is named; else categories]",
     ),
 } | {
     name: click.option(
@@ -69,12 +68,14 @@ TABLE_OPTIONS = {
         name,
         multiple=True,
         metavar="NAME",
-        help=f"A column that is a {kind} (--kind mixed); may be repeated.",
+        help=f"A column that is a {kind} (mixed tables); may be repeated.",
     )
     for name, kind in _KINDS.items()
 }
 _OF_TABLES = {"format", "id_column", *counts.ENCODED, *TABLE_OPTIONS}
 _MOST_SHOWN = 30
+_MOST_CODES = 20
+"""A column of more different whole numbers than this may be a number or a count."""
 
 
 def _holds_categories(path: Path | None, format: str | None) -> bool:
@@ -86,10 +87,9 @@ def _holds_categories(path: Path | None, format: str | None) -> bool:
 
 def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
     table = _holds_categories(input, reading["format"])
-    mixed = reading["kind"] == "mixed"
     for name, flag in typed.items():
-        if name in _KINDS and not mixed:
-            raise click.UsageError(f"{flag} is for mixed tables: give --kind mixed")
+        if name in _KINDS and reading["kind"] == "categories":
+            raise click.UsageError(f"{flag} is for mixed tables: leave --kind categories out")
         if table and name not in _OF_TABLES:
             raise click.UsageError(
                 f"{flag} is for counts, and INPUT is a table of categories; to count the words "
@@ -113,13 +113,41 @@ def _frame(
     return Frame(cells.of_texts(fields.cells, kinds), fields.names)
 
 
+def _looks_mixed(path: Path, frame: Frame) -> bool:
+    """Tell whether a table has a column of numbers that cannot be codes of categories.
+
+    Raises:
+        ValueError: There are columns of whole numbers that may be codes or not.
+    """
+    measured, whole = [], []
+    for name, column in frame.columns.items():
+        if isinstance(column, np.ndarray) and len(seen := np.unique(column[~np.isnan(column)])):
+            if (seen < 0).any() or (seen != np.floor(seen)).any():
+                measured.append(name)
+            else:
+                whole.append((name, len(seen)))
+    unclear = [name for name, count in whole if measured or count > _MOST_CODES]
+    if not unclear:
+        return bool(measured)
+    because = f", since {measured[0]!r} has numbers" if measured else ""
+    names = ", ".join(map(repr, unclear[:_MOST_CODES]))
+    raise ValueError(
+        f"{path}: column{'s' if len(unclear) > 1 else ''} {names}: whole numbers may be numbers, "
+        f"counts or codes of categories. Say which{because}: --number-column {unclear[0]!r}, "
+        "--count-column or --category-column for each; or --kind categories, for which every "
+        "different number is a category"
+    )
+
+
 def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Categories | Given:
     if input is None:
         return corpora.embedded_corpus()
-    if reading["kind"] == "mixed":
-        kinds = {column: kind for name, kind in _KINDS.items() for column in reading[name]}
-        return Given(_frame(input, reading, kinds), None, kinds)
     if _holds_categories(input, reading["format"]):
+        kinds = {column: kind for name, kind in _KINDS.items() for column in reading[name]}
+        if reading["kind"] != "categories":
+            frame = _frame(input, reading, kinds)
+            if reading["kind"] == "mixed" or kinds or _looks_mixed(input, frame):
+                return Given(frame, None, kinds)
         table = {name: reading[name] for name in ("id_column", *counts.ENCODED)}
         return corpora.read_table(input, drop=tuple(reading["drop_column"]), **table)
     return counts.read(input, reading)
@@ -134,10 +162,19 @@ def _columns(variables: Variables | Columns, values: int) -> str:
     """Describe the columns or values of the rows."""
     if isinstance(variables, Columns):
         names = {"number": "numbers", "category": "categories", "count": "counts"}
-        kinds = [(len(variables.places(kind)), name) for kind, name in names.items()]
-        return "columns " + " and ".join(f"of {name} ({size:,})" for size, name in kinds if size)
+        places = [(variables.places(kind), name) for kind, name in names.items()]
+        return "columns " + " and ".join(
+            f"of {name} ({_listed([variables.columns[place] for place in own])})"
+            for own, name in places
+            if own
+        )
     of = f" of {len(variables.columns):,} columns" if variables.kind == "categories" else ""
     return f"{values:,} values{of}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 8:,} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more
 
 
 def _announce(plan: Plan) -> str:
@@ -157,7 +194,8 @@ def _announce(plan: Plan) -> str:
 def _outcome(fitted: Fit) -> str:
     """Describe the clusters, one line each, the largest first."""
     variables, clusters = variables_of(fitted), fitted.clusters
-    lines = [
+    lines = [number_of_clusters(fitted)]
+    lines += [
         f"{cluster:4d} {clusters.sizes[cluster]:8,.0f} rows ({clusters.lower[cluster]:,.0f} to "
         f"{clusters.upper[cluster]:,.0f})  " + ", ".join(words)
         for cluster, words in enumerate(told(variables, clusters, 6)[:_MOST_SHOWN])

@@ -251,13 +251,22 @@ class DirichletProcessMixture(
                 return mapping
             # An array has the columns in the order of the fit.
             return dict(zip(self.columns_.columns, mapping.values(), strict=True))
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse="csr" if takes.sparse else False,
-            dtype=[np.float64, np.float32, np.int64],
-            ensure_all_finite="allow-nan" if takes.missing else True,
+        try:
+            return validate_data(
+                self,
+                X,
+                reset=reset,
+                accept_sparse="csr" if takes.sparse else False,
+                dtype=[np.float64, np.float32, np.int64],
+                ensure_all_finite="allow-nan" if takes.missing else True,
+            )
+        except ValueError as error:
+            if family != "gaussian" or "contains NaN" not in str(error):
+                raise
+        raise ValueError(
+            "Input X contains NaN, and family 'gaussian' takes complete rows only: "
+            "DirichletProcessMixture('diagonal_gaussian') leaves missing numbers out, "
+            "DirichletProcessMixture('mixed') also takes categories and counts; or impute them"
         )
 
     def _assign(self, X: Any) -> Assignment:

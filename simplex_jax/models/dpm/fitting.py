@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from simplex_jax.evaluate.fits import Mixture
 from simplex_jax.evaluate.partitions import PointPartition
 from simplex_jax.models import growth, pipeline
 from simplex_jax.models.dpm import clusters as clustering
-from simplex_jax.models.dpm import families, model, posterior, starts
+from simplex_jax.models.dpm import cost, families, model, posterior, starts
 from simplex_jax.models.dpm.clusters import Clusters, assign
 from simplex_jax.models.dpm.columns import Columns
 from simplex_jax.models.dpm.data import Data, Given, as_data, mapped
@@ -32,6 +31,8 @@ from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Run
 
 _EXAMPLES, _VALUES = 3, 12
+# Clusters that are supposed for an estimate of time.
+_SOME = 10
 _REMEDY = "give a smaller capacity (--capacity), or fewer chains"
 
 
@@ -133,11 +134,14 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     measures["records"] = posterior.records(settings, len(plan.train.names))
     # Last, after all checks: the search for a start can take seconds.
     state = _like(kernel, rows, settings)
+    cost.warn(settings, family, rows, settings.initial_clusters or _SOME)
     if not plan.resumed:
         key_labels, key_state = split(key_init)
         labels = _start(key_labels, family, rows, settings)
-        room = _room(settings, families.size(rows), int(labels.max()) + 1)
-        kernel, stream = build(capacity=room)
+        clusters = int(labels.max()) + 1
+        # Growing the state recompiles its program.
+        needed = cost.sticks(settings, families.size(rows), clusters)
+        kernel, stream = build(capacity=growth.doubled(settings.capacity, needed))
         labels = labels if settings.chains > 1 else labels[0]
         state = session.start(kernel.init, key_state, labels, remedy=_REMEDY)
     return Run(
@@ -184,25 +188,6 @@ def _numbered(labels: jax.Array) -> np.ndarray:
     array = np.asarray(labels)
     order = np.argsort(-np.bincount(array), kind="stable")
     return np.argsort(order, kind="stable")[array].astype(np.int32)
-
-
-def _room(settings: Options, rows: int, clusters: int) -> int:
-    """Return the initial number of sticks: about as many as the first updates need.
-
-    Growing the state recompiles its program. With k clusters of similar size, the sticks beyond
-    them weigh alpha / n, and the least slice of n rows is about 1 / (k n), occasionally a 20th of
-    that: after alpha log(20 k alpha) more sticks the rest is as small. A learned concentration
-    starts near its posterior mean given k clusters.
-    """
-    if settings.alpha is not None:
-        alpha = settings.alpha
-    else:
-        prior, alpha = process_alpha(settings), 1.0
-        assert isinstance(prior, model.Gamma)
-        for _ in range(3):
-            alpha = float((prior.shape + clusters) / (prior.rate + math.log1p(rows / alpha)))
-    sticks = clusters + alpha * math.log(max(20 * clusters * alpha, 1.0))
-    return growth.doubled(settings.capacity, min(math.ceil(sticks), clusters + rows))
 
 
 def _keys(settings: Options) -> tuple[jax.Array, ...]:

@@ -215,10 +215,6 @@ def of_size(rows: int, options: Options, evident: bool = True) -> Options:
     if split_merge is None:
         movable = evident and (options.sampler, options.counts) == ("exact", "memoised")
         split_merge = _SPLIT_MERGE if movable else 0
-    if clusters is not None and clusters > options.capacity:
-        raise ValueError(
-            f"initial_clusters must be at most the capacity, {options.capacity}; it is {clusters}"
-        )
     length = session.length(
         -(-rows // batch_size), options, default_passes=_PASSES, evaluations=_EVALUATIONS
     )
@@ -233,6 +229,7 @@ def of_size(rows: int, options: Options, evident: bool = True) -> Options:
         atom_step_size=sizes[0],
         stick_step_size=sizes[1],
         initial_clusters=clusters,
+        capacity=max(options.capacity, clusters or 1),
         split_merge=split_merge,
         batch_size=batch_size,
         passes=None,

@@ -13,6 +13,7 @@ from simplex_jax.models.dpm.estimates import Estimate, estimates, rounded
 from simplex_jax.models.dpm.fitting import Fit
 from simplex_jax.models.dpm.variables import Variables
 from simplex_jax.report import charts, display, page
+from simplex_jax.report.display import counted
 
 _TRACES = (
     ("alpha", "concentration alpha"),
@@ -39,6 +40,28 @@ def variables_of(fitted: Fit) -> Variables | Columns:
             "scikit.DirichletProcessMixture"
         )
     return fitted.variables
+
+
+def _in_partition(fitted: Fit) -> int:
+    """Return the number of clusters of the point partition."""
+    return int(fitted.point.labels.max()) + 1
+
+
+def _range(fitted: Fit) -> str:
+    """Return the numbers of clusters that hold 95% of the posterior."""
+    numbers = sorted(fitted.occupied)
+    below = np.cumsum([fitted.occupied[number] for number in numbers])
+    low, high = (numbers[int(np.searchsorted(below, level - 1e-9))] for level in (0.025, 0.975))
+    return f"{low}" if low == high else f"{low}–{high}"
+
+
+def number_of_clusters(fitted: Fit) -> str:
+    """Say how many clusters there are, in the point partition and in the samples."""
+    most = max(fitted.occupied, key=lambda number: fitted.occupied[number])
+    return (
+        f"{counted(_in_partition(fitted), 'cluster')} in the partition of least expected loss; in "
+        f"the samples {_range(fitted)} (95%), most often {most}"
+    )
 
 
 def profiles(
@@ -82,13 +105,13 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
     last, predictive = page.latest(fitted.metrics, "log_predictive")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     return {
-        "title": f"{len(rows)} clusters of {len(fitted.names):,} rows",
+        "title": f"{counted(_in_partition(fitted), 'cluster')} of {len(fitted.names):,} rows",
         "lead": f"Dirichlet-process mixture, {settings.sampler} slice sampler with "
         f"{settings.counts} counts{chains}, seed {settings.seed}.",
         "sections": _SECTIONS,
         "tiles": [
             ("rows", display.count(len(fitted.names))),
-            ("clusters in a sample", display.count(last.get("occupied"))),
+            ("clusters in the samples", _range(fitted)),
             ("concentration alpha", display.number(fitted.alpha)),
             (
                 "held-out log predictive",
@@ -117,7 +140,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
         "partition": {
             "loss": "loss of Binder's" if settings.loss == "binder" else "variation of information",
             "expected": point.loss,
-            "clusters": int(point.labels.max()) + 1,
+            "clusters": _in_partition(fitted),
             "rows_used": point.rows_used,
             "rows": len(point.labels),
         },

@@ -374,11 +374,26 @@ def test_singletons_of_the_reference_are_left_out():
     assert len(result.sizes) == 1
 
 
+def test_a_cluster_that_comes_and_goes_and_has_no_row_is_left_out():
+    """Every sample has a third cluster of 8 of 800 rows, of which the others know nothing."""
+    base = np.repeat([0, 1], [500, 300])
+    rows = families.multinomial_rows(np.repeat(COUNTS[[0, 25]], [500, 300], axis=0))
+    passing, staying = np.stack([base] * 5), np.stack([base] * 5)
+    for sample in range(5):
+        passing[sample, 8 * sample : 8 * sample + 8] = 2
+        staying[sample, :8] = 2
+    key, alpha = jax.random.key(0), np.ones(5, np.float32)
+    assert len(clusters.summarise(key, FAMILY, rows, passing, alpha).sizes) == 2
+    assert len(clusters.summarise(key, FAMILY, rows, staying, alpha).sizes) == 3
+
+
 def test_warnings():
     fell = [{"log_predictive": -1.0}, {"log_predictive": -2.0}]
     fall, single, others = checks.mixture_warnings(fell, [10.0], [1.0], 20)
     assert "did not rise" in fall
     assert "one cluster" in single
+    # The sample that is shown has one cluster, and the partition that labels are from has three.
+    assert len(checks.mixture_warnings(fell, [10.0], [1.0], 20, partition=3)) == 2
     assert "50%" in others
     still = [{"occupied_chain_0": 20.0, "occupied_chain_1": 12.0}] * 4
     (stuck,) = checks.mixture_warnings(still, [9, 9], [1, 1], 18, starts=[20, 40])

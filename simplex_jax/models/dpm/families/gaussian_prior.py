@@ -9,8 +9,8 @@ data set resemble each other in shape, though, and a prior that says so costs le
     \mu \sim N(m, \Sigma / \kappa)
 
 W is the covariance within clusters, nu says how much clusters have it in common, and kappa how far
-apart they are. The width s is 1, or one of five for each cluster (`one_of`), if that fits better by
-more than `_GAIN`.
+apart they are. The width s is 1; or one of five for each cluster (`one_of`), if that fits better by
+more than `_GAIN` and there are at most `_MOST_COLUMNS` columns.
 
 All of it is chosen by empirical Bayes on at most `_ROWS` rows: of many partitions, that and those
 hyperparameters for which their joint log probability is largest (with alpha 1 in the process). The
@@ -49,6 +49,9 @@ _FREEDOMS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _WIDTHS = np.array([1 / 9, 1 / 3, 1, 3, 9])
 _GAIN = 10.0
 """Nats that several widths must gain: an update with them takes several times as long."""
+
+_MOST_COLUMNS = 64
+"""Number of columns beyond which they would take too long."""
 
 _LEAST = 1e-5
 """Least variance within clusters in units of that of all rows: beyond, float32 is too short."""
@@ -108,7 +111,7 @@ class _Search:
         alike = self._fit(groups, wide=False)
         if len(groups.number) == 1:  # says nothing about what clusters have in common
             return alike._replace(freedom=float(self._freedoms[0])), np.ones(1)
-        if best.score > alike.score + _GAIN:
+        if best.score > alike.score + _GAIN and self._y.shape[1] <= _MOST_COLUMNS:
             return best, _WIDTHS
         return alike, np.ones(1)
 

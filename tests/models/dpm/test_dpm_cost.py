@@ -1,0 +1,49 @@
+"""The estimate of the time of a run, and the warning before a long one."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simplex_jax.models import dpm
+from simplex_jax.models.dpm import cost, families
+
+
+def rows_of(n, p):
+    return jnp.asarray(np.random.default_rng(0).normal(size=(n, p)), jnp.float32)
+
+
+def warned(n, p, of=families.gaussian, **options):
+    scale = jnp.eye(p) if of is families.gaussian else 1.0
+    settings = dpm.resolve(n, **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cost.warn(settings, of(jnp.zeros(p), scale), rows_of(n, p), 10)
+    return [str(one.message) for one in caught]
+
+
+def test_a_large_alpha_is_told_with_the_clusters_that_it_expects():
+    (message,) = warned(200, 2, alpha=1000.0, passes=60)
+    assert "alpha = 1000 expects 182 clusters of 200 rows" in message
+    assert "minutes on one core" in message
+
+
+def test_many_columns_are_told_with_the_remedy():
+    (message,) = warned(1000, 256, passes=20)
+    assert "covariance of 256 columns" in message
+    assert "diagonal_gaussian" in message
+    assert not warned(1000, 256, of=families.diagonal_gaussian, passes=20)
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "options"),
+    [(200, 2, {}), (1000, 8, {"chains": 4}), (1000, 256, {"seconds": 60.0}), (5000, 16, {})],
+)
+def test_other_runs_are_not_warned_of(n, p, options):
+    assert not warned(n, p, **options)
+
+
+def test_a_start_in_as_many_clusters_as_rows_makes_room():
+    assert dpm.resolve(200, initial_clusters=200).capacity == 200
+    assert dpm.resolve(200, initial_clusters=20).capacity == 64
