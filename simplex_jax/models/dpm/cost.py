@@ -15,8 +15,8 @@ from simplex_jax.models.dpm.options import Options, process_alpha
 _LONG = 120.0
 """Seconds from which a run is warned of."""
 
-# Of one core of a CPU, as `docs/benchmarks.md` has it: multiplications a second, and the seconds
-# of one stick for its draw, or for one evidence, however small.
+# Roughly, of one core of a CPU: multiplications a second, and the seconds of one stick, however
+# small, for a draw or an evidence.
 _RATE, _EACH = 2e9, 1e-5
 
 # Draws of sticks, and evidences of all sticks that a split-merge move computes.

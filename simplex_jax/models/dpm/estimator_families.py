@@ -88,7 +88,7 @@ def _gaussian(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
     """Return the prior, with the defaults of `gaussian_of`, or of `gaussian` for a given scale."""
     _check_mean(X, parameters)
     if "scale" in parameters:
-        defaults = {"strength": 1.0}
+        defaults: dict[str, Any] = {"strength": 1.0}
     else:
         remedy = f"give scale in family_params (n_samples = {len(X)})"
         check_covariance(X, "X", remedy, np.float32)

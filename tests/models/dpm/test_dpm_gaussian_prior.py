@@ -65,7 +65,14 @@ def margins(rows, z, prior):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("p", "count"), [(2, 3), (16, 5), (32, 5), (64, 4)])
+@pytest.mark.parametrize(
+    ("p", "count"),
+    [
+        (2, 3),
+        (16, 5),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((32, 5), (64, 4))),
+    ],
+)
 def test_clusters_are_more_probable_than_their_mergers(p, count, kind):
     rows, z = clusters(3, p, count, kind)
     merger, one = margins(rows, z, prior_of(rows))
@@ -77,6 +84,7 @@ def test_clusters_are_more_probable_than_their_mergers(p, count, kind):
 def test_the_covariance_of_all_rows_as_scale_makes_them_one():
     """The mutant: the default of earlier versions."""
     rows, z = clusters(3, 32, 5, "spherical")
+    assert margins(rows, z, prior_of(rows))[1] > 1000
     prior = Prior(np.cov(rows.T, bias=True), 1.0, 34.0)
     assert margins(rows, z, prior)[1] < -100
 
@@ -105,7 +113,8 @@ def test_what_is_given_is_kept():
     prior = prior_of(rows, 0.25, 7.5)
     assert (prior.strength, prior.freedom) == (0.25, 7.5)
     # The scale is then that of prior mean W: its variances are near 1/4.
-    np.testing.assert_allclose(np.diag(prior.scale) / 2.5, 0.25, rtol=0.25)
+    scales = np.reshape(prior.scale, (-1, 4, 4))
+    np.testing.assert_allclose(np.diag(scales[len(scales) // 2]) / 2.5, 0.25, rtol=0.3)
 
 
 def test_fewer_rows_than_columns():
