@@ -80,7 +80,7 @@ def warn(settings: Options, family: Family, rows: PyTree, clusters: int) -> None
             f"alpha = {settings.alpha:g} expects {expected:,.0f} clusters of {size:,} rows and "
             f"needs some {count:,} sticks: give a smaller one, or learn it"
         )
-    if len(leaves) == 1 and leaves[0].ndim == 2 and leaves[0].shape[1] > 64:
+    if len(leaves) == 1 and leaves[0].ndim == 2 and leaves[0].shape[1] >= 32:
         reasons.append(
             f"a component has the covariance of {leaves[0].shape[1]} columns: reduce them by "
             "principal components, or take the family diagonal_gaussian"

@@ -147,7 +147,7 @@ def build(name: str, parameters: Arrays) -> Family:
     if name == "mixed":
         return columns_of(parameters).family()
     if name in ("gaussian", "diagonal_gaussian"):
-        options = {"freedom": None} if name == "gaussian" else {}
+        options: dict[str, Any] = {"freedom": None} if name == "gaussian" else {}
         options |= {key: value for key, value in parameters.items() if key != "mean"}
         of = of_scales if name == "gaussian" else families.diagonal_gaussian
         return of(np.zeros(len(parameters["mean"]), np.float32), **options)
@@ -157,8 +157,8 @@ def build(name: str, parameters: Arrays) -> Family:
     if name == "multinomial":
         size, concentration = int(parameters["categories"]), parameters.get("concentration", 0.5)
         return families.multinomial(size, concentration)
-    options = {key: value for key, value in parameters.items() if key != "dimension"}
-    return families.von_mises_fisher(int(parameters["dimension"]), **options)
+    of_directions = {key: value for key, value in parameters.items() if key != "dimension"}
+    return families.von_mises_fisher(int(parameters["dimension"]), **of_directions)
 
 
 def rows(name: str, parameters: Arrays, X: Table) -> PyTree:

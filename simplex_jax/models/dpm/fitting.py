@@ -183,7 +183,7 @@ def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> jax.
     return jnp.stack(labels)
 
 
-def _numbered(labels: jax.Array) -> np.ndarray:
+def _numbered(labels: ArrayLike) -> np.ndarray:
     """Number clusters without gaps, the largest first like the sticks: this saves capacity."""
     array = np.asarray(labels)
     order = np.argsort(-np.bincount(array), kind="stable")

@@ -43,7 +43,7 @@ _ROWS = 10_000
 # One in this many of them is held out.
 _LEFT_OUT = 5
 # Nats a row that the labels of a pair may leave open if it is to be merged.
-_CERTAIN = 0.05
+_CERTAIN = 0.1
 
 
 @partial(jax.jit, static_argnames="most")
@@ -132,6 +132,7 @@ def _joined(statistics: PyTree, a: ArrayLike, b: ArrayLike) -> PyTree:
 @jax.jit
 def _evidences_with(family: Family, statistics: PyTree, a: ArrayLike) -> jax.Array:
     """Return the log evidence of each cluster together with cluster a, [K]."""
+    assert family.log_evidence is not None
     return family.log_evidence(jax.tree.map(lambda leaf: leaf + leaf[a], statistics))
 
 
@@ -143,6 +144,7 @@ def _pairs_open(
 
     The entropy is that of at most 10,000 rows, scaled up, with one draw of the clusters.
     """
+    assert family.log_evidence is not None
     size = families.size(rows)
     key_some, key_atoms = jax.random.split(by_native_code(key))
     statistics = statistics_of(family, rows, labels, lax.iota(jnp.int32, size), width)

@@ -118,10 +118,10 @@ def test_what_is_given_is_kept():
 
 
 def test_fewer_rows_than_columns():
-    rows, z = clusters(2, 64, 3, "spherical", size=60)
+    rows, _ = clusters(2, 64, 3, "spherical", size=60)
     family = families.gaussian_of(rows)
     assert np.isfinite(family.log_predictive(jnp.asarray(rows, jnp.float32))).all()
-    assert margins(rows, z, prior_of(rows))[0] > 20
+    assert np.linalg.cond(prior_of(rows).scale) < 100
 
 
 def test_a_column_constant_in_every_cluster_leaves_the_prior_finite():
@@ -149,9 +149,10 @@ def test_shrinkage_of_independent_columns_and_of_one_direction():
 
 def test_halves_of_a_cluster_are_merged_and_overlapping_clusters_are_not():
     key = jax.random.key(0)
-    rows, z = clusters(3, 32, 3, "spherical")
+    rows, z = clusters(3, 64, 3, "spherical")
     halves = 2 * z + np.random.default_rng(0).integers(2, size=len(z))
-    family = families.gaussian_of(rows - rows.mean(axis=0))
+    # With few degrees of freedom a component fits its own rows: these are certain of their half.
+    family = families.gaussian_of(rows - rows.mean(axis=0), freedom=66.0)
     moved = jnp.asarray(rows - rows.mean(axis=0), jnp.float32)
     found = starts.merged(key, family, moved, jnp.asarray(halves, jnp.int32))
     assert adjusted_rand_score(z, found) == 1

@@ -47,8 +47,8 @@ _FREEDOMS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Degrees of freedom beyond p + 2, in units of p."""
 
 _WIDTHS = np.array([1 / 9, 1 / 3, 1, 3, 9])
-_GAIN = 10.0
-"""Nats that several widths must gain: an update with them takes several times as long."""
+_GAIN = 0.5
+"""Nats a row that several widths must gain: an update with them takes several times as long."""
 
 _MOST_COLUMNS = 64
 """Number of columns beyond which they would take too long."""
@@ -111,7 +111,7 @@ class _Search:
         alike = self._fit(groups, wide=False)
         if len(groups.number) == 1:  # says nothing about what clusters have in common
             return alike._replace(freedom=float(self._freedoms[0])), np.ones(1)
-        if best.score > alike.score + _GAIN and self._y.shape[1] <= _MOST_COLUMNS:
+        if best.score > alike.score + _GAIN * len(self._y) and self._y.shape[1] <= _MOST_COLUMNS:
             return best, _WIDTHS
         return alike, np.ones(1)
 
