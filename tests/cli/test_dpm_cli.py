@@ -394,13 +394,19 @@ def test_whole_numbers_beside_real_ones_have_to_be_told(tmp_path, columns, words
     assert all(word in result.stderr for word in ["x.csv", *words])
 
 
-def test_many_whole_numbers_alone_have_to_be_told_and_few_are_codes(tmp_path):
+def test_many_whole_numbers_alone_have_to_be_told(tmp_path):
     table = tmp_path / "x.csv"
     table.write_text("age,ward\n" + "".join(f"{20 + i},{i % 3}\n" for i in range(40)))
     result = invoke(table, "--quiet", "--out", tmp_path / "run")
     assert result.exit_code == 1
     assert "column 'age'" in result.stderr
     assert "ward" not in result.stderr
+
+
+@pytest.mark.slow
+def test_whole_numbers_are_what_is_told(tmp_path):
+    table = tmp_path / "x.csv"
+    table.write_text("age,ward\n" + "".join(f"{20 + i},{i % 3}\n" for i in range(40)))
     short = ("--steps", 5, "--initial-clusters", 2, "--quiet")
     for options, kinds in (
         (["--drop-column", "age"], "categories"),

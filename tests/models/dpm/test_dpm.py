@@ -304,7 +304,6 @@ def test_a_family_of_plain_functions():
         (ROWS, {"batch_size": 43}, "batch_size must be at most the 42 rows"),
         (ROWS, {"batch_size": 0}, "batch_size"),
         (ROWS, {"counts": "subsampled", "alpha_update": "escobar-west"}, "memoised"),
-        (ROWS, {"initial_clusters": 65}, "initial_clusters must be at most the capacity"),
         (ROWS, {"sampler": "scir", "split_merge": 1}, "split_merge needs the exact"),
         (ROWS, {"sampler": "scir", "atom_step_size": -1.0}, "step_size"),
         (ROWS, {"sampler": "scir", "stick_step_size": lambda step: 0.1}, "must be a number"),
