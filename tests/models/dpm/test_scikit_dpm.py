@@ -40,7 +40,8 @@ def fitted():
 @pytest.mark.slow
 def test_it_is_the_fit_of_the_core(fitted):
     rows = (X - X.mean(axis=0)).astype(np.float32)
-    family = dp_families.gaussian(np.zeros(1), [[X.var() * (1 + 1e-6)]])
+    prior = {name: fitted.family_params_[name] for name in ("scale", "strength", "freedom")}
+    family = dp_families.gaussian(np.zeros(1), **prior)
     core = dpm.fit(rows, family, passes=60, keep_samples=6, initial_clusters=4, seed=2)
     np.testing.assert_array_equal(fitted.labels_, core.point.labels)
     np.testing.assert_array_equal(fitted.samples_["labels"], core.partitions["labels"])
@@ -121,6 +122,13 @@ def test_a_fit_that_fails_leaves_the_one_before(by_hand):
     with pytest.raises(ValueError, match=r"rows\[2, 0\] is 101.5"):
         model.fit(rows)
     np.testing.assert_array_equal(model.predict_proba(rows), by_hand.predict_proba(rows))
+
+
+@pytest.mark.parametrize("method", ["fit", "predict"])
+def test_missing_numbers_are_told_with_the_families_that_take_them(by_hand, method):
+    rows = np.array([[98.0], [np.nan], [101.5], [130.0]])
+    with pytest.raises(ValueError, match="contains NaN.*'diagonal_gaussian'.*'mixed'"):
+        getattr(copy.copy(by_hand), method)(rows)
 
 
 def test_new_rows_go_where_their_company_is(by_hand):

@@ -10,13 +10,13 @@ data set resemble each other in shape, though, and a prior that says so costs le
 
 W is the covariance within clusters, nu says how much clusters have it in common, and kappa how far
 apart they are. The width s is 1; or one of five for each cluster (`one_of`), if that fits better by
-more than `_GAIN` and there are at most `_MOST_COLUMNS` columns.
+more than `_GAIN`, with at most `_MOST_COLUMNS` columns and enough rows.
 
 All of it is chosen by empirical Bayes on at most `_ROWS` rows: of many partitions, that and those
 hyperparameters for which their joint log probability is largest (with alpha 1 in the process). The
 partitions are those of k-means for several numbers of clusters, their mergers, and the assignments
 of all rows given these. W is estimated by quadratic-inverse shrinkage (Ledoit and Wolf 2022,
-Bernoulli 28, 1519-1547), which also serves for fewer rows than columns. A direction in which W is
+Bernoulli 28, 1519-1547), and is diagonal for no more rows than columns. A direction in which W is
 wider than chance explains could hide two clusters in one: it costs as much as the mean of a
 cluster, log(rows) / 2 a column (Schwarz 1978).
 
@@ -52,6 +52,9 @@ _GAIN = 0.5
 
 _MOST_COLUMNS = 64
 """Number of columns beyond which they would take too long."""
+
+_ROWS_A_COLUMN = 4
+"""Least number of rows for a column: from fewer, widths are found that are chance."""
 
 _LEAST = 1e-5
 """Least variance within clusters in units of that of all rows: beyond, float32 is too short."""
@@ -94,6 +97,8 @@ class _Search:
         size, p = y.shape
         # A pooled covariance is worth no more rows than it was made from.
         shares = [share for share in _FREEDOMS if share * p <= size]
+        several = p <= _MOST_COLUMNS and size >= _ROWS_A_COLUMN * p
+        self._widths = _WIDTHS if several else np.ones(1)
         self._freedoms = p + 2 + p * np.array(shares) if freedom is None else np.array([freedom])
 
     def best(self) -> tuple[_Fit, np.ndarray]:
@@ -111,8 +116,8 @@ class _Search:
         alike = self._fit(groups, wide=False)
         if len(groups.number) == 1:  # says nothing about what clusters have in common
             return alike._replace(freedom=float(self._freedoms[0])), np.ones(1)
-        if best.score > alike.score + _GAIN * len(self._y) and self._y.shape[1] <= _MOST_COLUMNS:
-            return best, _WIDTHS
+        if best.score > alike.score + _GAIN * len(self._y):
+            return best, self._widths
         return alike, np.ones(1)
 
     def _starts(self) -> Iterator[np.ndarray]:
@@ -186,7 +191,7 @@ class _Search:
         for _ in range(3):
             _, about = self._scatters(fit, groups)
             each = self._of_widths(fit, groups.number, _eigenvalues(fit.within, about))
-            width = _WIDTHS[each.argmax(axis=0)]
+            width = self._widths[each.argmax(axis=0)]
             c = _spread(fit.freedom, p)
             total = c * width[:, None, None] * fit.within + about
             scale = total / (c + groups.number)[:, None, None]
@@ -204,7 +209,8 @@ class _Search:
     def _fit(self, groups: _Groups, *, wide: bool) -> _Fit:
         number, mean, _ = groups
         size, p = self._y.shape
-        wide = wide and len(number) > 1
+        widths = self._widths if wide and len(number) > 1 else np.ones(1)
+        wide = len(widths) > 1
         within, directions, width = self._within(groups, wide)
         apart = (mean * np.linalg.solve(within, mean.T).T).sum(axis=1) / width
         distance = float(number @ apart) / size
@@ -214,11 +220,7 @@ class _Search:
         values = _eigenvalues(within, about)
         for freedom in self._freedoms:
             other = fit._replace(freedom=float(freedom))
-            if wide:
-                each = logsumexp(self._of_widths(other, number, values), axis=0)
-                each -= math.log(len(_WIDTHS))
-            else:
-                each = self._of_widths(other, number, values, np.ones(1))[0]
+            each = _mean(self._of_widths(other, number, values, widths))
             score = float(each.sum()) - 0.5 * directions * p * math.log(size)
             if not len(fit.evidences) or score > fit.score:
                 fit = other._replace(score=score, evidences=each)
@@ -239,6 +241,8 @@ class _Search:
                 width /= math.exp(float(number @ np.log(width)) / size)
         sd = np.sqrt(variances)
         np.fill_diagonal(total, variances)
+        if size <= p:  # too few rows to tell covariances from differences of clusters
+            return np.diag(variances), 0, width
         correlation, values = _shrunk(total / np.outer(sd, sd), degrees)
         # The largest eigenvalue of independent columns (Marchenko and Pastur 1967), and a little.
         chance = 1.05 * (1 + math.sqrt(p / degrees)) ** 2
@@ -246,8 +250,7 @@ class _Search:
 
     def _evidences(self, fit: _Fit, groups: _Groups) -> np.ndarray:
         number, about = self._scatters(fit, groups)
-        each = self._of_widths(fit, number, _eigenvalues(fit.within, about))
-        return logsumexp(each, axis=0) - math.log(len(_WIDTHS))
+        return _mean(self._of_widths(fit, number, _eigenvalues(fit.within, about)))
 
     def _scatters(self, fit: _Fit, groups: _Groups) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of rows, and what they add to the scale of the posterior."""
@@ -256,7 +259,7 @@ class _Search:
         return number, scatter + weight[:, None, None] * mean[:, :, None] * mean[:, None, :]
 
     def _of_widths(
-        self, fit: _Fit, n: np.ndarray, values: np.ndarray, widths: np.ndarray = _WIDTHS
+        self, fit: _Fit, n: np.ndarray, values: np.ndarray, widths: np.ndarray | None = None
     ) -> np.ndarray:
         """Return log evidences with the factors of the process, Gamma(n), [S, K].
 
@@ -264,7 +267,7 @@ class _Search:
         Constants of all partitions are left out.
         """
         p, nu, k = values.shape[1], fit.freedom, fit.strength
-        c = _spread(nu, p) * widths[:, None]
+        c = _spread(nu, p) * (self._widths if widths is None else widths)[:, None]
         log_det = np.linalg.slogdet(fit.within)[1]
         after = np.log(c[:, :, None] + values).sum(axis=2)
         return (
@@ -274,6 +277,11 @@ class _Search:
             + 0.5 * p * np.log(k / (k + n))
             + gammaln(n)
         )
+
+
+def _mean(logs: np.ndarray) -> np.ndarray:
+    """Return the logs of means over the widths, [K]."""
+    return logsumexp(logs, axis=0) - math.log(len(logs))
 
 
 def _spread(freedom: float, p: int) -> float:
