@@ -692,7 +692,6 @@ def test_sums_of_numbers_whose_squares_are_hardly_normal() -> None:
             lambda: families.gaussian_of(1e30 * SPREAD),
             r"rows\[0, 0\] is .* within 6e\+15 in float32",
         ),
-        (lambda: families.gaussian_of(SPREAD[:3]), r"of rows is singular \(3 rows, 3 columns\)"),
         (
             lambda: families.gaussian_of(SPREAD @ np.array([[1, 0, 2], [0, 1, 1], [0, 0, 0]])),
             r"of rows is singular \(50 rows, 3 columns\): .* columns that others determine",
