@@ -43,7 +43,7 @@ _ROWS = 10_000
 # One in this many of them is held out.
 _LEFT_OUT = 5
 # Nats a row that the labels of a pair may leave open if it is to be merged.
-_CERTAIN = 0.1
+_CERTAIN = 0.2
 
 
 @partial(jax.jit, static_argnames="most")
