@@ -26,6 +26,7 @@ from simplex_jax.corpus.encodings import ERRORS
 from simplex_jax.corpus.files import as_path
 from simplex_jax.corpus.formats import registry
 from simplex_jax.corpus.formats.format import Kind
+from simplex_jax.corpus.mapping import even_empty
 from simplex_jax.corpus.store import Stored
 from simplex_jax.corpus.text import unmatched
 from simplex_jax.corpus.vocabulary import composed
@@ -239,8 +240,13 @@ def read_as(
     All words are kept, however rare, and texts are split as in the model's corpus, which was read
     with `model_reading`. Words of a model of counts that this never produces raise a warning.
     """
+
+    def mapped(reading: dict[str, Any]) -> Mapped:
+        corpus = even_empty(vocabulary, lambda: read_every_word(path, reading))
+        return to_vocabulary(corpus, vocabulary, source=str(path))
+
     if not _has_texts(path, reading):
-        return to_vocabulary(read_every_word(path, reading), vocabulary, source=str(path))
+        return mapped(reading)
     tokens = _token_options(model_reading)
     if not _from_texts(model_reading) and (lost := unmatched(vocabulary, _text_options(tokens))):
         warnings.warn(
@@ -250,8 +256,7 @@ def read_as(
             "with the options of that corpus and --min-df 1 --max-df 1",
             stacklevel=2,
         )
-    corpus = read_every_word(path, reading | tokens)
-    return to_vocabulary(corpus, vocabulary, source=str(path))
+    return mapped(reading | tokens)
 
 
 def _from_texts(reading: dict[str, Any]) -> bool:
@@ -289,6 +294,6 @@ def described(mapped: Mapped) -> str:
     total = tokens + mapped.unknown
     return (
         f"{counted(counts.shape[0], 'document')}, {counted(total, 'token')}: {mapped.unknown:,} "
-        f"({100 * mapped.unknown / total:.1f}%) of words unknown to the model are left out"
+        f"({100 * mapped.unknown / max(total, 1):.1f}%) of words unknown to the model are left out"
         + (f"; documents without known words: {empty:,}" if empty else "")
     )

@@ -24,6 +24,18 @@ class CorpusError(ValueError):
     """A corpus that cannot be used: one line that says where, what is wrong and what to do."""
 
 
+class EmptyCorpusError(CorpusError):
+    """Documents without a single word: nothing to learn from, though a model may describe them.
+
+    Attributes:
+        names: The names of the documents.
+    """
+
+    def __init__(self, message: str, names: Sequence[str]) -> None:
+        super().__init__(message)
+        self.names = tuple(names)
+
+
 class Corpus(NamedTuple):
     """Word counts of documents, with the words and the document names.
 
@@ -140,8 +152,20 @@ def from_counts(
     words, labels = labels_of(counts, entries.shape, vocabulary, names, source)
     table = checked_counts(entries, source)
     if table.nnz == 0:
-        raise error_at(source, "every document is empty", "give documents with words in them")
+        error = error_at(source, "every document is empty", "give documents with words in them")
+        raise EmptyCorpusError(str(error), labels)
     return Corpus(table, words, labels)
+
+
+def numbered_words(number: int) -> tuple[str, ...]:
+    """Return the names of columns without names, `w0, w1, ...`."""
+    return tuple(f"w{i}" for i in range(number))
+
+
+def empty_corpus(vocabulary: Sequence[str], names: Sequence[str]) -> Corpus:
+    """Return documents without a word."""
+    shape = (len(names), len(vocabulary))
+    return Corpus(sp.csr_array(shape, dtype=np.int32), tuple(vocabulary), tuple(names))
 
 
 def labels_of(
@@ -164,7 +188,7 @@ def labels_of(
     if shape[1] > MAX_WORDS:
         raise error_at(source, f"{shape[1]} words", f"keep at most {MAX_WORDS}")
     if vocabulary is None:
-        vocabulary = [f"w{i}" for i in range(shape[1])]
+        vocabulary = numbered_words(shape[1])
     words = distinct_words(vocabulary, source)
     if len(words) != shape[1]:
         raise error_at(

@@ -1,14 +1,22 @@
 """Mapping documents to the vocabulary of a model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.corpus.corpus import Corpus, distinct_words, error_at, printable
+from simplex_jax.corpus.corpus import (
+    Corpus,
+    EmptyCorpusError,
+    distinct_words,
+    empty_corpus,
+    error_at,
+    numbered_words,
+    printable,
+)
 from simplex_jax.corpus.vectors import UnitVectors
-from simplex_jax.corpus.vocabulary import columns_of
+from simplex_jax.corpus.vocabulary import columns_of, warn_of_foreign
 
 
 class Mapped(NamedTuple):
@@ -23,7 +31,8 @@ def to_vocabulary(
 ) -> Mapped:
     """Map documents to a vocabulary, word by word, and leave out other words.
 
-    Accented letters may be one character or several.
+    Accented letters may be one character or several. A document without a word of the vocabulary
+    is empty; a warning says so if none of many tokens is one.
 
     Args:
         corpus: D documents.
@@ -34,8 +43,8 @@ def to_vocabulary(
         The documents with counts [D, V], and the number of tokens left out.
 
     Raises:
-        CorpusError: No word of the documents is in the vocabulary, or the vocabulary has an empty
-            or repeated word.
+        CorpusError: The columns of the documents have no names, unlike those of the vocabulary, or
+            the vocabulary has an empty or repeated word.
 
     Example:
         >>> from simplex_jax.corpus import from_counts
@@ -53,13 +62,16 @@ def to_vocabulary(
     shared = np.flatnonzero(columns >= 0)
     entries = sp.coo_array(corpus.counts[:, shared])
     tokens = int(corpus.counts.sum(dtype=np.int64))
-    if not entries.nnz:
-        raise error_at(
-            source,
-            f"none of its {tokens:,} tokens is a word of the model, whose first one is "
-            f"{printable(words[0])!r}",
-            "name its columns as in the fit (--vocab, vocabulary), or check its language",
-        )
+    if not entries.nnz and tokens:
+        if corpus.vocabulary == numbered_words(len(corpus.vocabulary)):
+            raise error_at(
+                source,
+                f"its {len(columns):,} columns have no names, and the model has words, whose first "
+                f"one is {printable(words[0])!r}",
+                "name its columns as in the fit (--vocab, vocabulary)",
+            )
+        remedy = "check its language, and that its columns are named as in the fit"
+        warn_of_foreign(tokens, source, remedy)
     rows, places = entries.coords
     counts = sp.csr_array(
         (entries.data, (rows, columns[shared][places])), shape=(len(corpus.names), len(words))
@@ -67,6 +79,14 @@ def to_vocabulary(
     counts.sort_indices()
     mapped = int(counts.sum(dtype=np.int64))
     return Mapped(Corpus(counts, words, corpus.names), tokens - mapped)
+
+
+def even_empty(vocabulary: Sequence[str], read: Callable[[], Corpus]) -> Corpus:
+    """Return the documents that `read` returns, or empty ones if they have no word at all."""
+    try:
+        return read()
+    except EmptyCorpusError as error:
+        return empty_corpus(vocabulary, error.names)
 
 
 def same_words(
@@ -92,7 +112,7 @@ def same_words(
         >>> same_words(from_array([[0.6, 0.8]]), ["ash", "oak"]).vocabulary
         ('ash', 'oak')
     """
-    words, unnamed = vectors.vocabulary, tuple(f"w{i}" for i in range(len(vocabulary)))
+    words, unnamed = vectors.vocabulary, numbered_words(len(vocabulary))
     if words not in (tuple(vocabulary), unnamed):
         raise error_at(
             source,

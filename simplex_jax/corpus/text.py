@@ -16,13 +16,16 @@ from simplex_jax.corpus import letters
 from simplex_jax.corpus.corpus import (
     Corpus,
     CorpusError,
+    EmptyCorpusError,
     distinct_words,
+    empty_corpus,
     error_at,
     from_counts,
+    labels_of,
     printable,
 )
 from simplex_jax.corpus.files import text_lines
-from simplex_jax.corpus.vocabulary import composed
+from simplex_jax.corpus.vocabulary import composed, warn_of_foreign
 
 _EXCERPT = 200
 """Characters of an excerpt, which takes about as much memory as the counts of 25 words."""
@@ -98,14 +101,15 @@ def from_texts(
             be filled in the meantime.
         options: Tokens and vocabulary limits; by default `TextOptions()`.
         vocabulary: The words to count, in this order, regardless of limits and stop words; they are
-            compared in composed form (NFC).
+            compared in composed form (NFC). With it the texts may have no word at all.
         source: Name of the texts in error messages, such as a file name.
 
     Returns:
         The corpus, with words in alphabetical order (or the order of `vocabulary`).
 
     Raises:
-        CorpusError: There is no text, one is not a string, or no word is left.
+        CorpusError: There is no text, one is not a string, or, without `vocabulary`, no word is
+            left.
 
     Example:
         >>> limits = TextOptions(min_df=1, max_df=1.0)
@@ -171,17 +175,20 @@ def from_texts(
     except CorpusError:
         raise
     except ValueError:
-        raise error_at(source, *_no_word_error(options, len(excerpts), tokens)) from None
-    if counts.nnz == 0 and vocabulary is not None and tokens:
-        raise error_at(
-            source,
-            f"none of the {len(excerpts)} documents has a word of the vocabulary",
-            "check that the vocabulary belongs to these texts, and its upper and lower case",
-        )
-    if counts.nnz == 0:
-        raise error_at(source, *_no_word_error(options, len(excerpts), tokens))
-    words = vectorizer.get_feature_names_out() if vocabulary is None else vocabulary
-    corpus = from_counts(counts, words, names, source=source)
+        counts = None
+    if counts is not None and counts.nnz:
+        words = vectorizer.get_feature_names_out() if vocabulary is None else vocabulary
+        corpus = from_counts(counts, words, names, source=source)
+    else:
+        error = str(error_at(source, *_no_word_error(options, len(excerpts), tokens)))
+        if not excerpts:
+            raise CorpusError(error)
+        shape = (len(excerpts), len(vocabulary or "_"))
+        _, labels = labels_of((), shape, vocabulary, names, source)
+        if vocabulary is None:
+            raise EmptyCorpusError(error, labels)
+        warn_of_foreign(tokens, source, "check its language, and upper and lower case")
+        corpus = empty_corpus(vocabulary, labels)
     return corpus._replace(excerpts=tuple(excerpts))
 
 

@@ -2,12 +2,16 @@
 
 import os
 import unicodedata
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from simplex_jax.corpus.corpus import error_at, printable
 from simplex_jax.corpus.files import text_lines
 from simplex_jax.corpus.packed import SUFFIXES
+
+_SUSPICIOUS = 50
+"""Tokens of which a model should know at least one."""
 
 
 def read_vocabulary(path: str | Path) -> tuple[str, ...]:
@@ -55,6 +59,16 @@ def columns_of(vocabulary: Sequence[str]) -> Callable[[str], int | None]:
     exact = {word: column for column, word in enumerate(vocabulary)}
     same = {composed(word): column for word, column in reversed(exact.items())}
     return lambda word: exact.get(word, same.get(composed(word)))
+
+
+def warn_of_foreign(tokens: int, source: str, remedy: str) -> None:
+    """Warn that not one of many tokens is a word of a model; a few unknown words are normal."""
+    if tokens >= _SUSPICIOUS:
+        warnings.warn(
+            f"{printable(source)}: none of its {tokens:,} tokens is a word of the model, and every "
+            f"document is treated as empty; {remedy}",
+            stacklevel=4,
+        )
 
 
 def composed(text: str) -> str:

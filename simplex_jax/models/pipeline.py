@@ -124,13 +124,15 @@ class Fit(Results, Fitted):
 
         Args:
             data: Documents or rows as for `fit`, over any vocabulary: words unknown to the model
-                are left out. In texts all known words count, however rare. Texts are split with the
+                are left out, and a document without a known word gets the mean of the prior. In
+                texts all known words count, however rare. Texts are split with the
                 default options of `corpus.from_texts`; if the fit used others, give
                 `corpus.from_texts(texts, options=..., vocabulary=fit.vocabulary)`.
             seed: Seed of the random numbers, from 0 to 2^32 - 1.
 
         Raises:
-            ValueError: The model knows none of the words, or the seed is out of range.
+            ValueError: Columns of counts have no names and the model has words, or the seed is out
+                of range.
         """
         return self.MODEL.infer(self, data, seed=arguments.seed(seed))
 

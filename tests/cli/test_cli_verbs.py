@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from click.testing import CliRunner
 
 from simplex_jax.cli import main
+from simplex_jax.models import lda
 from simplex_jax.models.topics.native.library import LIBRARY
 from simplex_jax.native import VARIABLE
 
@@ -109,13 +110,28 @@ def test_transform_names_its_file_after_the_input(run, tmp_path, monkeypatch):
     assert (tmp_path / "new.doc_topics.npz").exists()
 
 
+@pytest.mark.filterwarnings("default:.*none of its 60 tokens")
 def test_transform_of_foreign_words(run, tmp_path):
-    result = invoke(
-        "lda", "transform", "--model", run, write(tmp_path / "x.txt", ["zebra lion"] * 3)
-    )
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 1
-    assert "none of its 6 tokens is a word of the model" in result.stderr
+    """They get the mean of the prior, alone or beside others."""
+    prior = lda.load(run).transform([""])[0]
+    for texts, message in (
+        (["zebra lion"] * 3, "6 (100.0%) of words unknown"),
+        (["zebra"], "1 (100.0%) of words unknown"),
+        (["1 2 3"], "0 (0.0%) of words unknown"),
+    ):
+        out = tmp_path / f"{len(texts)}.npz"
+        documents = write(tmp_path / "x.txt", texts)
+        result = invoke(
+            *("lda", "transform", "--model", run, documents, "--out", out, "--overwrite")
+        )
+        assert result.exit_code == 0
+        assert message in result.stderr
+        with np.load(out) as arrays:
+            np.testing.assert_array_equal(arrays["proportions"], np.tile(prior, (len(texts), 1)))
+    many = write(tmp_path / "many.txt", ["zebra lion"] * 30)
+    result = invoke("lda", "transform", "--model", run, many, "--out", tmp_path / "many.npz")
+    assert result.exit_code == 0
+    assert "many.txt: none of its 60 tokens is a word of the model" in result.stderr
 
 
 def test_columns_are_put_to_the_words_of_the_model(run, tmp_path):

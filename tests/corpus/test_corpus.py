@@ -373,7 +373,6 @@ def test_given_words_are_composed_too(tmp_path):
         (["cat"], {}, "no word is left after min_df=5"),
         (["1 2 3"], {"options": EVERY_WORD}, "no word is left"),
         (["the and"], {"options": EVERY_WORD}, "stop_words=english"),
-        (["cat"], {"vocabulary": ["dog"]}, "none of the 1 documents"),
         (["cat"], {"vocabulary": ["dog", "dog"]}, "repeats"),
         (["cat"], {"vocabulary": []}, "no word"),
         (["cat"], {"options": EVERY_WORD, "names": ["x", "y"]}, "2 names"),

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from simplex_jax.corpus import CorpusError, from_texts
+from simplex_jax.corpus import CorpusError, from_counts, from_texts
 from simplex_jax.models import dpm, hdp, lda, sam
 
 TEXTS = ["river water stream boat", "goal match team ball"] * 8
@@ -35,7 +36,18 @@ def test_other_texts_are_put_to_the_words_of_a_fit(name):
     shares = fitted.transform(NEW)
     np.testing.assert_array_equal(shares, fitted.transform(from_texts(NEW, vocabulary=words)))
     assert len(shares) == 2
-    with pytest.raises(CorpusError, match="none of the 1 documents has a word of the vocabulary"):
-        fitted.transform(["zebra"])
+    unknown = fitted.transform(["zebra", "river"])[:1]  # the prior
+    for alone in (
+        ["zebra"],
+        [""],
+        ["1 2 3"],
+        from_texts(["zebra"], vocabulary=words),
+        from_counts([[3]], ["zebra"]),
+        np.zeros((1, len(words)), int),
+        sp.csr_array((1, len(words)), dtype=np.int32),
+    ):
+        np.testing.assert_array_equal(fitted.transform(alone), unknown)
+    with pytest.warns(UserWarning, match="none of its 60 tokens is a word of the model"):
+        np.testing.assert_array_equal(fitted.transform(["zebra " * 20] * 3), unknown[[0, 0, 0]])
     with pytest.raises(CorpusError, match="in place of several texts"):
         fitted.transform("river")

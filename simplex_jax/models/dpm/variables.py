@@ -6,6 +6,7 @@ import numpy as np
 
 from simplex_jax.base import PyTree
 from simplex_jax.corpus import from_counts
+from simplex_jax.corpus.mapping import even_empty
 from simplex_jax.models.dpm import families
 from simplex_jax.models.dpm.families import Family
 
@@ -55,7 +56,8 @@ class Variables(NamedTuple):
             ValueError: The array does not fit.
         """
         if self.kind == "counts":
-            return from_counts(data, self.values[0]).counts
+            words = self.values[0]
+            return even_empty(words, lambda: from_counts(data, words)).counts
         codes = np.asanyarray(data)  # masked values are refused below
         self.family().check(codes)
         return np.where(np.isnan(codes), -1, codes).astype(np.int32)

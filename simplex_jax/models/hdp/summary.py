@@ -54,7 +54,7 @@ def summarise(
         weights[s, c, has] = concentrations[s, c, own[partners]]
         for first in range(0, len(has), rows):
             some = has[first : first + rows]
-            shapes = counts[order[some]].toarray() + beta
+            shapes = counts[order[some]].toarray().astype(np.float64) + beta
             total = shapes.sum(axis=1, keepdims=True)
             topic = shapes / total
             mean[some] += topic

@@ -293,7 +293,8 @@ def _learn(learner: Learner, key: jax.Array, state: State) -> State:
         beta = concentrations.move(keys[3], state.beta, evidence, prior, mode)
         # beta was drawn with the topics integrated out; now draw the topics given beta.
         offset = expanded.offset(topics, memory.counts)
-        weights = draws.loggamma(keys[4], beta + memory.counts, offset=offset)
+        shapes = (beta + memory.counts).astype(state.position.dtype)
+        weights = draws.loggamma(keys[4], shapes, offset=offset)
         state = state._replace(beta=beta, position=dirichlet.normalise(weights)[0])
     return state
 
@@ -321,7 +322,7 @@ def _evidence(key: jax.Array, alpha: jax.Array, labels: jax.Array, learner: Lear
             counts = local.count_labels(labels.ravel(), documents, alpha.shape[0])
             numbers = blocks[i] if shard is None else shard.number(blocks[i])
             new, log_x_new = concentrations.auxiliary(key, alpha, counts, numbers)
-            return tables + new.astype(jnp.int32).sum(axis=1), log_x.at[i].set(log_x_new)
+            return tables + new.sum(axis=1, dtype=jnp.int32), log_x.at[i].set(log_x_new)
 
         start = (jnp.zeros(alpha.shape, jnp.int32), jnp.zeros(blocks.shape, alpha.dtype))
         tables, log_x = lax.fori_loop(0, blocks.shape[0], block, start)

@@ -273,6 +273,21 @@ def totals(state: State, topic_tokens: jax.Array, seeds: Seeds | None = None) ->
     return total if seeds is None else total + seeds.totals(total.shape[-2])[:, None]
 
 
+def others(state: State, seeds: Seeds | None = None) -> jax.Array:
+    """Return what `totals` has besides each word, [rows, V], for words of more than half of it.
+
+    Unlike a difference of the two it does not lose the few tokens beside millions: integers are
+    subtracted, whose sum may wrap around where the difference fits.
+    """
+    counts = state.sampler.memory.counts
+    tokens = jnp.sum(counts, axis=-1, keepdims=True, dtype=counts.dtype) - counts
+    beta, total = _rows_of(state, state.beta), _rows_of(state, sums(state.beta))
+    if seeds is not None:
+        beta = seeds.added(jnp.broadcast_to(beta, counts.shape))
+        total = total + seeds.totals(counts.shape[-2])[:, None]
+    return tokens + (total - beta)
+
+
 def _rows_of(state: State, array: jax.Array) -> jax.Array:
     """Return an array [K, n], or [n] for all topics, with as many rows as the counts, or one."""
     counts = state.sampler.memory.counts

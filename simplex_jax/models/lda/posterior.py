@@ -67,7 +67,9 @@ def read(
         total = model.totals(state, topic_tokens, seeds)
         # Multiplied, since XLA rewrites a division this way on some numbers of devices only.
         mean = model.concentrations(state, seeds) * (1 / total)
-        variance = mean * (1 - mean) * (1 / (total + 1))
+        # Near 1, 1 - mean would be mostly rounding.
+        rest = jnp.where(mean > 0.5, model.others(state, seeds) * (1 / total), 1 - mean)
+        variance = mean * rest * (1 / (total + 1))
         return Sample(mean, variance, share, topic_tokens, state.alpha, state.beta)
 
     if chains > 1:

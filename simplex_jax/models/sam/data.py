@@ -12,6 +12,7 @@ from simplex_jax.corpus import Corpus, from_counts, same_words, split, tfidf, to
 from simplex_jax.corpus import digest as digest_of
 from simplex_jax.corpus import vectors as unit
 from simplex_jax.corpus.corpus import error_at
+from simplex_jax.corpus.mapping import even_empty
 from simplex_jax.corpus.text import count_texts
 from simplex_jax.corpus.vectors import UnitVectors
 
@@ -93,7 +94,9 @@ def _counts_of(documents: Any, vocabulary: Sequence[str] | None = None) -> Corpu
         return documents
     if isinstance(documents, UnitVectors) or not _integers(documents):
         return None
-    return from_counts(documents)
+    if vocabulary is None:
+        return from_counts(documents)
+    return even_empty(vocabulary, lambda: from_counts(documents))
 
 
 def _integers(table: Any) -> bool:

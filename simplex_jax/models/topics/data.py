@@ -10,6 +10,7 @@ from simplex_jax.corpus import Corpus, device, from_counts, holdout, split_token
 from simplex_jax.corpus import digest as digest_of
 from simplex_jax.corpus.corpus import checked_counts
 from simplex_jax.corpus.device import HostCorpus
+from simplex_jax.corpus.mapping import even_empty
 from simplex_jax.corpus.store import Stored
 from simplex_jax.corpus.text import count_texts
 
@@ -41,10 +42,15 @@ class Size(NamedTuple):
 def as_data(corpus: Any, vocabulary: Sequence[str] | None = None) -> Corpus | Stored:
     """Return a corpus, in memory or left on disk; a table of counts [D, V] gets names.
 
-    For texts, words are counted: those in the vocabulary, or by default all of them.
+    For texts, words are counted: those in the vocabulary, or by default all of them. With a
+    vocabulary, that of a model, the documents may have no word at all.
     """
     corpus = count_texts(corpus, vocabulary)
-    return corpus if isinstance(corpus, Corpus | Stored) else from_counts(corpus)
+    if isinstance(corpus, Corpus | Stored):
+        return corpus
+    if vocabulary is None:
+        return from_counts(corpus)
+    return even_empty(vocabulary, lambda: from_counts(corpus))
 
 
 def is_stored(data: Training) -> bool:

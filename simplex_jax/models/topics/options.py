@@ -28,7 +28,9 @@ class TopicOptions(RunOptions):
 
 
 def check_words(size: Size) -> None:
-    """Raise a ValueError for a vocabulary of one word, which cannot have topics."""
+    """Raise a ValueError for a vocabulary of one word, or documents of none: without topics."""
+    if size.tokens < 1:
+        raise ValueError("every document is empty: give documents with words of the vocabulary")
     if size.words < 2:
         raise ValueError(
             "topics need a vocabulary of at least two words; it has one: keep more words"

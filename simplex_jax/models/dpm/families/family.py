@@ -88,4 +88,11 @@ def component(family: Family, statistics: Statistics, atoms: Atoms) -> tuple[PyT
     a = jax.tree.map(jnp.add, family.simplex.alpha, family.simplex.counts(statistics))
     total = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=-1, keepdims=True), a)
     mean = jax.tree.map(jnp.divide, a, total)
-    return mean, jax.tree.map(lambda p, n: p * (1 - p) / (n + 1), mean, total)
+    return mean, jax.tree.map(lambda a, p, n: p * _others(a, n) / (n + 1), a, mean, total)
+
+
+def _others(a: jax.Array, total: jax.Array) -> jax.Array:
+    """Return 1 - a / total along the last axis, precise near 0 too."""
+    largest = jnp.arange(a.shape[-1]) == jnp.argmax(a, axis=-1, keepdims=True)
+    others = jnp.sum(jnp.where(largest, 0, a), axis=-1, keepdims=True)
+    return jnp.where(largest, others / total, 1 - a / total)
