@@ -127,7 +127,7 @@ UPDATES: dict[str, Callable[[], Program]] = {
 
 FITS: dict[str, Callable[[], Any]] = {
     "lda.fit": lambda: lda.fit(counts(), num_topics=5, passes=5, seed=0),
-    "hdp.fit": lambda: hdp.fit(counts(), passes=5, seed=0),
+    "hdp.fit": lambda: hdp.fit(counts(), passes=5, seed=0, chains=1),
     "sam.fit": lambda: sam.fit(counts(), num_topics=5, passes=5, seed=0),
     "dpm.fit": lambda: dpm.fit(points(), family=families.gaussian_of(points()), passes=5, seed=0),
 }

@@ -234,7 +234,9 @@ def peer(
 def compared(task: Task, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Train and score each model on a corpus."""
     for start in given.starts if "hdp" in given.tools else ():
-        fitted, row = ours(hdp.fit, of_hdp, task, given, initial_topics=start, keep_samples=20)
+        fitted, row = ours(
+            hdp.fit, of_hdp, task, given, initial_topics=start, keep_samples=20, chains=1
+        )
         row |= {"least": min(fitted.number), "most": max(fitted.number)}
         row |= {"lasting": len(fitted.mean), "told": float(fitted.prevalence.sum())}
         row |= {name: told["mean"] for name, told in fitted.concentrations.items()}

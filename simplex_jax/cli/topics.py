@@ -59,15 +59,18 @@ def write_shares(
     fitted: Any, other: Other, out: Path, seed: int, every: bool, progress: Progress
 ) -> list[Path]:
     """Write the topic shares of other documents; see `Transform`."""
-    most = fitted.settings.share_error
+    most, number = fitted.settings.share_error, len(fitted.mean)
+    topics, alpha = fitted.complete
+    inferred = shards(topics, alpha, other.data, seed=seed, share_error=most, reported=number)
 
     def parts() -> Iterator[directory.Part]:
-        for part in shards(fitted.mean, fitted.alpha, other.data, seed=seed, share_error=most):
+        for part in inferred:
             yield part.proportions, part.error
             done = part.first + len(part.error)
             progress("shares of documents", done, len(other.names))
 
-    directory.write_proportions(out, other.names, len(fitted.alpha), parts())
+    rest = len(topics) > number
+    directory.write_proportions(out, other.names, number, parts(), rest=rest)
     return [out]
 
 

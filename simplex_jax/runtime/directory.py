@@ -166,16 +166,27 @@ Part: TypeAlias = tuple[np.ndarray, np.ndarray | None]
 """Topic proportions [n, K] and their Monte-Carlo errors [n], where these are known."""
 
 
+def remainder(proportions: np.ndarray) -> np.ndarray:
+    """Return what proportions [D, K] leave of 1, [D]."""
+    return np.maximum(1 - proportions.sum(axis=1), 0)
+
+
 def write_proportions(
-    path: str | Path, names: Sequence[str], num_topics: int, parts: Iterable[Part]
+    path: str | Path,
+    names: Sequence[str],
+    num_topics: int,
+    parts: Iterable[Part],
+    *,
+    rest: bool = False,
 ) -> None:
     """Write topic proportions of documents part by part, atomically.
 
     A `.csv` file has a line for each document; any other is an `.npz` of arrays, `proportions`
-    float32 [D, K], `documents`, their names, and `error` float32 [D] where errors are known.
+    float32 [D, K], `documents`, their names, and `error` float32 [D] where errors are known. With
+    `rest` both have a column `other`, what the proportions of a document leave of 1.
     """
     write = _write_csv if Path(path).suffix == ".csv" else _write_npz
-    write(path, names, num_topics, _counted(parts, len(names)))
+    write(path, names, num_topics, _counted(parts, len(names)), rest)
 
 
 def _counted(parts: Iterable[Part], total: int) -> Iterator[Part]:
@@ -189,25 +200,27 @@ def _counted(parts: Iterable[Part], total: int) -> Iterator[Part]:
 
 
 def _write_csv(
-    path: str | Path, names: Sequence[str], num_topics: int, parts: Iterable[Part]
+    path: str | Path, names: Sequence[str], num_topics: int, parts: Iterable[Part], rest: bool
 ) -> None:
     def rows() -> Iterator[Sequence[object]]:
         remaining = iter(names)
         for shares, errors in parts:
             written = np.full(len(shares), np.nan) if errors is None else errors
+            if rest:
+                shares = np.column_stack([shares, remainder(shares)])
             # Names come last in zip, so that the end of a part does not consume a name.
             for error, row, name in zip(written, shares, remaining, strict=False):
                 yield name, "" if np.isnan(error) else f"{error:.2g}", *(f"{x:.5g}" for x in row)
 
     topics = (f"topic_{topic}" for topic in range(num_topics))
-    output.write_csv(path, ["document", "error", *topics], rows())
+    output.write_csv(path, ["document", "error", *topics, *["other"][:rest]], rows())
 
 
 def _write_npz(
-    path: str | Path, names: Sequence[str], num_topics: int, parts: Iterable[Part]
+    path: str | Path, names: Sequence[str], num_topics: int, parts: Iterable[Part], rest: bool
 ) -> None:
     header = {"descr": "<f4", "fortran_order": False, "shape": (len(names), num_topics)}
-    arrays, errors = {"documents": np.asarray(names)}, []
+    arrays, errors, others = {"documents": np.asarray(names)}, [], []
     with output.replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         with archive.open("proportions.npy", "w", force_zip64=True) as member:
             np.lib.format.write_array_header_1_0(member, header)
@@ -215,8 +228,12 @@ def _write_npz(
                 member.write(np.ascontiguousarray(shares, "<f4").tobytes())
                 if error is not None:
                     errors.append(error)
+                if rest:
+                    others.append(remainder(shares))
         if errors:
             arrays["error"] = np.concatenate(errors).astype(np.float32)
+        if rest:
+            arrays["other"] = np.concatenate(others).astype(np.float32)
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)

@@ -41,8 +41,6 @@ _LEVEL = 0.95
 _SMALL, _OFTEN = 0.01, 0.5
 """A cluster of a smaller share of the rows, in fewer of the samples, is dropped if no row is most
 probably in it: it would be counted although it may not exist."""
-
-_MOST_ROWS = 2_000
 _ROUND = 16
 
 
@@ -86,7 +84,7 @@ def summarise(
     components and weights of each sample given its partition and alpha, so that the profiles are
     averages of conditional means (Rao-Blackwellisation).
     """
-    reference = partitions.relabelled(sampled[_medoid(sampled)])
+    reference = partitions.relabelled(sampled[partitions.medoid(sampled)])
     count, number = int(reference.max()) + 1, len(sampled)
     # Rounded up, so that fits with similar numbers of clusters share compiled programs.
     width = -(-(int(sampled.max()) + 1) // _ROUND) * _ROUND
@@ -152,15 +150,6 @@ def most_probable(shares: np.ndarray) -> np.ndarray:
     largest = shares.max(axis=1)
     labels = np.where(largest >= 1 - shares.sum(axis=1), shares.argmax(axis=1), -1)
     return labels.astype(np.int32)
-
-
-def _medoid(sampled: np.ndarray) -> int:
-    """Return the sample nearest to all others, compared on at most `_MOST_ROWS` rows."""
-    some = np.unique(np.linspace(0, sampled.shape[1] - 1, _MOST_ROWS).round().astype(int))
-    subset = sampled[:, some].astype(np.int64)
-    return int(
-        np.argmin([np.mean(partitions.variation_of_information(subset, one)) for one in subset])
-    )
 
 
 def _match(reference: np.ndarray, one: np.ndarray, count: int, width: int) -> np.ndarray:

@@ -13,6 +13,7 @@ from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import Corpus
 from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.models.hdp import MODEL, Fit
+from simplex_jax.models.hdp.report import numbers_by_chain
 from simplex_jax.models.records import Plan
 from simplex_jax.models.topics import engine, measures
 from simplex_jax.report.display import counted
@@ -28,7 +29,9 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Corpus:
 
 def _announce(plan: Plan) -> str:
     settings = plan.settings
-    initial = counted(settings.initial_topics, "topic")
+    starts = settings.starts()
+    first = f"{starts[0]} to " if starts[0] < starts[-1] else ""
+    initial = first + counted(starts[-1], "topic")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     priors = [
         f"{name} {'learned' if value is None else f'{value:g}'}"
@@ -52,7 +55,7 @@ def _outcome(fitted: Fit) -> str:
         f"{name} {interval['mean']:.3g}" + (f" (sd {interval['sd']:.2g})" if interval["sd"] else "")
         for name, interval in fitted.concentrations.items()
     )
-    lines.append(f"topics in a sample: {min(fitted.number)} to {max(fitted.number)}; {learned}")
+    lines.append(f"topics in a sample: {numbers_by_chain(fitted)}; {learned}")
     return "\n".join(lines)
 
 
@@ -67,9 +70,9 @@ def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -
     """Print how well the topics of a run predict the documents of INPUT, as JSON.
 
     The tokens of each document are split at random into two halves. Topic shares are inferred from
-    one half given the mean topics; `perplexity` is exp of the mean negative log-probability of the
-    tokens of the other half. Tokens of unknown words are ignored. Coherences are those of the ten
-    top words in these documents.
+    one half given the mean topics, and the topics of one sample for those that are not reported;
+    `perplexity` is exp of the mean negative log-probability of the tokens of the other half. Tokens
+    of unknown words are ignored. Coherences are those of the ten top words in these documents.
     """
     fitted, earlier = load(MODEL, model)
     mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)

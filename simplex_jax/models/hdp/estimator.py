@@ -33,6 +33,8 @@ class HierarchicalDirichletProcess(CountEstimator):
         components_sd_: Their posterior standard deviation, [K, V].
         prevalence_: Share of the tokens in each topic, [K].
         alpha_: Concentrations of topic proportions, [K].
+        rest_: Topics that are not reported, [R, V]; proportions of documents leave their share.
+        rest_alpha_: Concentrations of the proportions in them, [R].
         number_: Posterior probability of each number of topics with tokens, by number; after `fit`.
         diagnostics_: R-hat and effective sample sizes by name; after `fit`.
         traces_: "alpha", "gamma" and "topics" over the second half, [T, chains]; after `fit`.
@@ -54,16 +56,29 @@ class HierarchicalDirichletProcess(CountEstimator):
         True
     """
 
-    _FITTED: ClassVar = ("components_", "components_sd_", "prevalence_", "alpha_", "seed_")
+    _FITTED: ClassVar = (
+        "components_",
+        "components_sd_",
+        "prevalence_",
+        "alpha_",
+        "rest_",
+        "rest_alpha_",
+        "seed_",
+    )
 
     def _fit(self, data: sp.csr_array) -> np.ndarray:
         fitted = self._sampled(hdp.fit, data)
         self.components_, self.components_sd_ = fitted.mean, fitted.sd
         self.prevalence_, self.alpha_ = fitted.prevalence, fitted.alpha
+        self.rest_, self.rest_alpha_ = fitted.rest, fitted.rest_alpha
         self.number_ = fitted.number
         self.traces_, self.samples_ = fitted.traces, fitted.partitions
         common.end(fitted.interrupted)
         return fitted.proportions
+
+    def _complete(self) -> tuple[np.ndarray, np.ndarray]:
+        topics = np.concatenate([self.components_, self.rest_])
+        return topics, np.append(self.alpha_, self.rest_alpha_)
 
     def as_fit(self) -> Topics:
         """Return the topics and the samples of labels for `simplex_jax.evaluate`."""

@@ -14,15 +14,18 @@ from simplex_jax.evaluate import diagnostics
 from simplex_jax.evaluate.coherence import coherence
 from simplex_jax.evaluate.fits import Mixture, Topics
 from simplex_jax.evaluate.partitions import number_posterior
-from simplex_jax.models import growth, pipeline
+from simplex_jax.models import pipeline
 from simplex_jax.models.hdp import kernel, posterior, summary
 from simplex_jax.models.hdp.options import Options, concentration
 from simplex_jax.models.records import Plan
 from simplex_jax.models.topics import data, perplexity, proportions
 from simplex_jax.report.examples import representative
-from simplex_jax.runtime import session
+from simplex_jax.runtime import directory, session
 from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Run
+
+_LEAST_REST = 1e-6
+"""Least concentration of topics that are not reported, in all and each."""
 
 DIMS = {"labels": ["token"], "concentrations": ["label"]}
 """Names of the last axis of the kept samples."""
@@ -32,7 +35,7 @@ DIMS = {"labels": ["token"], "concentrations": ["label"]}
 class Fit(pipeline.Fit):
     """A fitted hierarchical Dirichlet process; several chains are pooled.
 
-    The K topics are the topics of the last sample of the first chain that at least half of the kept
+    The K topics are those of one sample, the nearest to all others, that at least half of the kept
     samples have, see `summary`, the most prevalent first. It has the attributes of `pipeline.Fit`,
     too.
 
@@ -47,7 +50,11 @@ class Fit(pipeline.Fit):
         alpha: Concentration of the shares of a document, per topic: posterior mean of alpha b_k,
             float64 [K].
         alpha_sd: Its standard deviation.
+        rest: Topics that are not reported, float32 [R, V]: those of that sample, and one of all
+            words alike for topics that have no tokens yet.
+        rest_alpha: Concentrations of the shares of a document in them, float64 [R].
         number: Posterior probability of each number of topics with tokens, by number.
+        numbers: The same in each chain; see `Options.starts`.
         concentrations: "mean", "sd", and the ends of the 95% interval, "lower" and "upper", of
             "alpha" and "gamma".
         present: Share of the kept samples that have each topic, [K].
@@ -55,7 +62,8 @@ class Fit(pipeline.Fit):
         shared: Whether most samples of a chain have a topic, bool [chains, K].
         vocabulary: The V words.
         names: Names of all documents, D.
-        proportions: Topic proportions of the documents given the mean topics, float32 [D, K].
+        proportions: Topic proportions of the documents given the mean topics, float32 [D, K]. Rows
+            sum to less than 1: see `other`.
         proportions_error: Monte-Carlo standard error of the most uncertain proportion of each
             document, float32 [D].
         coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
@@ -78,7 +86,10 @@ class Fit(pipeline.Fit):
     prevalence_range: np.ndarray
     alpha: np.ndarray
     alpha_sd: np.ndarray
+    rest: np.ndarray
+    rest_alpha: np.ndarray
     number: dict[int, float]
+    numbers: list[dict[int, float]]
     concentrations: dict[str, dict[str, float]]
     present: np.ndarray
     stability: np.ndarray
@@ -92,6 +103,16 @@ class Fit(pipeline.Fit):
     empty: int = 0
     traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    @property
+    def other(self) -> np.ndarray:
+        """Share of each document in topics that are not reported, float32 [D]."""
+        return directory.remainder(self.proportions)
+
+    @property
+    def complete(self) -> tuple[np.ndarray, np.ndarray]:
+        """All topics and their concentrations, [K + R, V] and [K + R]: K reported ones first."""
+        return np.concatenate([self.mean, self.rest]), np.append(self.alpha, self.rest_alpha)
 
     def as_fit(self) -> Topics:
         """Return the topics and the samples of labels for `simplex_jax.evaluate`."""
@@ -135,15 +156,13 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     measures["kept"] = posterior.keep(settings)
     measures["records"] = posterior.records(settings, size)
     key_topics, key_state = split(key_init)
-    assert settings.initial_topics is not None  # `resolve` has settled it
-    starts = growth.starts(settings.initial_topics, settings.capacity, settings.chains)
     return Run(
         key=key_run,
         kernel=built,
         state=session.start(
             built.init,
             key_state,
-            _topics(key_topics, starts, size.words),
+            _topics(key_topics, settings.starts(), size.words),
             remedy="give a smaller capacity (--capacity), or fewer chains",
         ),
         feed=lambda first_step: stream,
@@ -184,16 +203,21 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     samples, chains, topics = summarised.prevalence.shape
     axes = (0, 1)
     alpha = summarised.concentrations.mean(axis=axes)
+    traces = gathered.traces()
+    # The rest has what the reported topics leave of the total concentration.
+    rest = summarised.rest_concentrations + _LEAST_REST
+    left = max(traces["alpha"].mean() - alpha.sum(), _LEAST_REST)
+    rest *= left / rest.sum()
     parts = proportions.shards(
-        summarised.mean,
-        alpha,
+        np.concatenate([summarised.mean, summarised.rest]),
+        np.append(alpha, rest),
         documents,
         seed=settings.seed,
         share_error=settings.share_error,
         engine=settings.engine,
+        reported=topics,
     )
     shares, errors = proportions.joined(parts, (len(documents.names), topics), run.progress)
-    traces = gathered.traces()
     moving = {name: trace.T for name, trace in traces.items() if np.unique(trace).size > 1}
     own = {f"prevalence {k}": summarised.prevalence[:, :, k].T for k in range(topics)}
     return Fit(
@@ -211,7 +235,10 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         prevalence_range=_range(summarised.prevalence.mean(axis=0)),
         alpha=alpha,
         alpha_sd=_deviation(summarised.concentrations),
+        rest=summarised.rest,
+        rest_alpha=rest,
         number=number_posterior(traces["topics"].astype(int).ravel()),
+        numbers=[number_posterior(chain) for chain in traces["topics"].astype(int).T],
         concentrations={
             name: _summary(traces[name], given=getattr(settings, name) is not None)
             for name in ("alpha", "gamma")

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from simplex_jax.corpus import Corpus
+from simplex_jax.models import growth
 from simplex_jax.models.hdp.state import BETA, check_capacity
 from simplex_jax.models.options import MOST_CONCENTRATION, again, option, options
 from simplex_jax.models.pipeline import Session
@@ -41,6 +42,9 @@ class Options(TopicOptions):
         default=None,
         of=TopicOptions,
         help="Engine of the sweeps over tokens: native is C++ on CPUs, xla runs everywhere.",
+    )
+    chains: int = again(
+        "chains", default=2, help="Parallel chains, which start with different numbers of topics."
     )
     passes: float | None = again(
         "passes", default=None, unset="500, unless steps or seconds are given"
@@ -84,7 +88,8 @@ class Options(TopicOptions):
     )
     gamma_rate: float | None = option("Rate of that prior.", default=None, unset="0.1")
     initial_topics: int | None = option(
-        "Initial number of topics; several chains use from half to twice as many.",
+        "Initial number of topics; of several chains the last has so many, the first has two, and "
+        "those between are evenly spaced in the logarithm.",
         default=None,
         least=1,
         unset="100, or one per 50 tokens",
@@ -102,6 +107,11 @@ class Options(TopicOptions):
             for part in (f"{name}_shape", f"{name}_rate"):
                 if getattr(self, name) is not None and getattr(self, part) is not None:
                     raise ValueError(f"{part} cannot be combined with a fixed {name}")
+
+    def starts(self) -> list[int]:
+        """Return the number of topics that each chain of a settled run starts with."""
+        assert self.initial_topics is not None
+        return growth.from_below(self.initial_topics, self.chains)
 
 
 @options

@@ -12,6 +12,17 @@ from simplex_jax.report.topic_map import positions
 ENDS = ("mean", "sd", "lower", "upper")
 """Entries of the summary of a concentration."""
 
+
+def numbers_by_chain(fitted: Fit) -> str:
+    """Return the numbers of topics in the samples of each chain, and where it started."""
+    starts = fitted.settings.starts()
+    ranges = [f"{min(n)} to {max(n)}" if len(n) > 1 else f"{min(n)}" for n in fitted.numbers]
+    return ", ".join(
+        f"{numbers} from a start with {start}"
+        for numbers, start in zip(ranges, starts, strict=True)
+    )
+
+
 _SECTIONS = (
     ("map", "Map"),
     ("number", "Number of topics"),
@@ -46,6 +57,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         ],
         "share_of": "Share of the tokens",
         "reported": float(fitted.prevalence.sum()),
+        "by_chain": numbers_by_chain(fitted) if settings.chains > 1 else None,
         "number": [
             {"number": number, "share": share, "bar": 100 * share / max(fitted.number.values())}
             for number, share in sorted(fitted.number.items())

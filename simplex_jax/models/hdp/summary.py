@@ -1,8 +1,9 @@
 """Posterior summaries of topics.
 
 Topic numbers are not comparable between samples or chains. The topics of each kept sample are
-therefore matched, by the words of their tokens, to those of the last sample of the first chain;
-topics that at least half of the samples have are reported.
+therefore matched, by the words of their tokens, to those of a reference, the sample whose partition
+of the tokens is nearest to all others (`partitions.medoid`). Topics of the reference that at least
+half of the samples have are reported; its other topics stand for those that are not.
 """
 
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.evaluate import matching
+from simplex_jax.evaluate import matching, partitions
 
 LEAST_PRESENT = 0.5
 """Topics in at least this share of the samples are reported."""
@@ -27,6 +28,8 @@ class Summary(NamedTuple):
     concentrations: np.ndarray  # alpha b in each sample, likewise
     present: np.ndarray  # whether a sample has it, bool [S, chains, K]
     similarity: np.ndarray  # mean affinity to the matched topics of other samples, [K]
+    rest: np.ndarray  # topics that are not reported, and one of all words alike, float32 [R, V]
+    rest_concentrations: np.ndarray  # their alpha b in the reference; unseen topics come last, [R]
 
 
 def summarise(
@@ -38,7 +41,8 @@ def summarise(
     its mean and variance are averaged over the samples that have the topic.
     """
     samples, chains = labels.shape[:2]
-    reference, number = _counts(labels[-1, 0], tokens, words)
+    middle = np.unravel_index(partitions.medoid(labels.reshape(-1, len(tokens))), (samples, chains))
+    reference, number = _counts(labels[middle], tokens, words)
     shape = (samples, chains, len(number))
     prevalence, weights = np.zeros(shape), np.zeros(shape)
     similarity = np.zeros(shape)
@@ -65,9 +69,14 @@ def summarise(
     mean, square, variance = (array / times[:, None] for array in (mean, square, variance))
     sd = np.sqrt(np.maximum(square - mean**2, 0) + variance)
     lasting = np.flatnonzero(times >= LEAST_PRESENT * samples * chains)
-    # If no topic lasts, report those of the last sample.
+    # If no topic lasts, report all of the reference.
     lasting = lasting if lasting.size else np.arange(len(number))
     lasting = lasting[np.argsort(-prevalence[..., lasting].mean(axis=(0, 1)), kind="stable")]
+    others = np.setdiff1d(np.arange(len(number)), lasting)
+    # The concentrations of a sample are of topics with and without tokens.
+    own = concentrations[middle]
+    unseen = max(own.sum(dtype=np.float64) - own[number].sum(dtype=np.float64), 0.0)
+    rest = np.concatenate([reference[others].toarray(), np.zeros((1, words))]) + beta
     return Summary(
         mean[lasting].astype(np.float32),
         sd[lasting].astype(np.float32),
@@ -75,6 +84,8 @@ def summarise(
         weights[..., lasting],
         present[..., lasting],
         similarity.sum(axis=(0, 1))[lasting] / times[lasting],
+        (rest / rest.sum(axis=1, keepdims=True)).astype(np.float32),
+        np.append(own[number[others]], unseen).astype(np.float64),
     )
 
 

@@ -101,6 +101,11 @@ class Fit(pipeline.Fit):
     empty: int = 0
     effects: Sequence[dict[str, Any]] = ()
 
+    @property
+    def complete(self) -> tuple[np.ndarray, np.ndarray]:
+        """The topics and the concentrations of their shares, [K, V] and [K]."""
+        return self.mean, self.alpha
+
     def as_fit(self) -> Topics:
         """Return the topics and the kept samples in the form that `simplex_jax.evaluate` uses."""
         return Topics(

@@ -35,13 +35,11 @@ class CountEstimator(common.TopicEstimator):
         Monte Carlo with the seed of the fit: the same X gives the same proportions.
         """
         counts = self._data(X, reset=False)
-        return proportions.transform(
-            self.components_,
-            self.alpha_,
-            counts,
-            seed=self.seed_,
-            share_error=self.share_error,
+        topics, alpha = self._complete()
+        shares = proportions.transform(
+            topics, alpha, counts, seed=self.seed_, share_error=self.share_error
         )
+        return shares[:, : len(self.components_)]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log predictive probability of a word in one half of each document.
@@ -52,7 +50,11 @@ class CountEstimator(common.TopicEstimator):
             ValueError: No document has two words.
         """
         counts = self._data(X, reset=False)
-        return measures.score(self.components_, self.alpha_, counts, seed=self.seed_)
+        return measures.score(*self._complete(), counts, seed=self.seed_)
+
+    def _complete(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return all topics and their concentrations, those of `components_` first."""
+        return self.components_, self.alpha_
 
     def _data(self, X: Any, *, reset: bool, batch: int = 0) -> sp.csr_array:
         table = self._table(X, reset=reset, words=2)

@@ -92,6 +92,10 @@ class CountFit(TopicFit, Protocol):
         """Their posterior standard deviations, [K]."""
 
     @property
+    def complete(self) -> tuple[np.ndarray, np.ndarray]:
+        """All topics and concentrations, those above first, then such as are not reported."""
+
+    @property
     def proportions_error(self) -> np.ndarray:
         """Monte-Carlo error of the proportions of each document, [D]."""
 

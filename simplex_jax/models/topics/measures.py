@@ -28,7 +28,7 @@ def completed(
             f"{target.shape[0]}: give two parts of the same documents, in the same order"
         )
     return {
-        "perplexity": _perplexity(fitted.mean, fitted.alpha, observed, target, seed),
+        "perplexity": _perplexity(*fitted.complete, observed, target, seed),
         "documents": observed.shape[0],
         "target_tokens": int(target.sum()),
         **quality(fitted, observed + target),

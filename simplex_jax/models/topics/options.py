@@ -21,8 +21,8 @@ class TopicOptions(RunOptions):
         parameter=None,
     )
     share_error: float = option(
-        "Monte-Carlo error at which the sampling of a document's topic shares ends, a bound at 90% "
-        "confidence; a larger one takes less time.",
+        "Estimated Monte-Carlo error at which the sampling of a document's topic shares ends; a "
+        "larger one takes less time.",
         default=SHARE_ERROR,
     )
 

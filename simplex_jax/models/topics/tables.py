@@ -34,7 +34,9 @@ def write(fitted: CountFit, place: Path) -> None:
     leading = top_words(fitted.mean, _TOP_WORDS)
     words = [" ".join(fitted.vocabulary[word] for word in row) for row in leading]
     rows = _rows_of_words(fitted, leading)
-    write_all(fitted, place, fitted.proportions_error, rows, "probability", fitted.alpha, words)
+    rest = len(fitted.complete[0]) > len(fitted.mean)
+    errors = fitted.proportions_error
+    write_all(fitted, place, errors, rows, "probability", fitted.alpha, words, rest=rest)
 
 
 def write_all(
@@ -45,11 +47,17 @@ def write_all(
     column: str,
     numbers: Iterable[float],
     words: Iterable[str],
+    *,
+    rest: bool = False,
 ) -> None:
-    """Write the files of topics: rows of `topics.csv`, numbers and words of `topic_keys.txt`."""
+    """Write the files of topics: rows of `topics.csv`, numbers and words of `topic_keys.txt`.
+
+    `rest` says that the proportions of a document leave a share of other topics.
+    """
     if len(fitted.proportions):
         shares = [(fitted.proportions, errors)]
-        directory.write_proportions(place / SHARES, fitted.names, len(fitted.mean), shares)
+        number = len(fitted.mean)
+        directory.write_proportions(place / SHARES, fitted.names, number, shares, rest=rest)
     directory.write_vocabulary(place, fitted.vocabulary)
     header = ["topic", "rank", "word", column, "lower", "upper", "interval"]
     output.write_csv(place / "topics.csv", header, rows)

@@ -1,5 +1,6 @@
 """Fits of the hierarchical Dirichlet process: topics of a corpus, files, resuming, the commands."""
 
+import dataclasses
 import json
 import signal
 
@@ -14,10 +15,12 @@ from support.fits import assert_same
 
 from simplex_jax import hdp
 from simplex_jax.cli import fit, main
-from simplex_jax.corpus import from_counts
+from simplex_jax.corpus import from_counts, split_tokens
 from simplex_jax.evaluate import matching, to_arviz
+from simplex_jax.models import growth
 from simplex_jax.models.hdp import summary
-from simplex_jax.runtime import devices
+from simplex_jax.models.topics.measures import completed
+from simplex_jax.runtime import devices, directory
 from simplex_jax.runtime.checkpoint import CheckpointError
 from simplex_jax.scikit import HierarchicalDirichletProcess
 
@@ -26,7 +29,7 @@ COUNTS = np.kron(np.eye(3, dtype=np.int32), [6, 4, 3, 2])[np.repeat(np.arange(3)
 COUNTS[-1] = 0
 WORDS = tuple("abcdefghijkl")
 OPTIONS = {"passes": 150, "eval_every": 15, "keep_samples": 10, "seed": 1}
-OPTIONS |= {"beta": 0.5, "capacity": 32}
+OPTIONS |= {"beta": 0.5, "capacity": 32, "chains": 1}
 
 
 @pytest.mark.slow
@@ -87,6 +90,97 @@ def test_samples_are_put_together(monkeypatch):
     monkeypatch.setattr(matching, "WORDS_AT_ONCE", 2)
     for part, whole in zip(summary.summarise(labels, weights, tokens, 5, 0.5), actual, strict=True):
         np.testing.assert_allclose(part, whole, rtol=1e-6)
+
+
+def test_the_reference_is_the_most_typical_sample():
+    """The last of ten samples has topics 1 and 2 merged: so had the report, unless reversed."""
+    tokens = np.repeat(np.arange(30), 20)
+    true = tokens // 10
+    labels = np.stack([true] * 10)[:, None]
+    labels[-1, 0, true == 2] = 1
+    for order in (labels, labels[::-1]):
+        reported = summary.summarise(order, np.ones((10, 1, 3)), tokens, 30, 0.1)
+        assert reported.prevalence.mean(axis=(0, 1)) == pytest.approx([11 / 30, 1 / 3, 0.3])
+
+
+def test_topics_that_are_not_reported_are_the_rest():
+    """Topic 0 is in all samples, the tokens of words 2 and 3 are of other topics in each."""
+    tokens = np.repeat([0, 1, 2, 3], 10)
+    labels = np.repeat([0, 0, 1, 1], 10) * np.ones((5, 1, 1), int)
+    labels[1:4, 0, 20:] = [np.arange(20) % 7 + i for i in (1, 2, 3)]
+    concentrations = np.tile([2.0, *[0.5] * 10, 0.25], (5, 1, 1))
+    result = summary.summarise(labels[1:4], concentrations[1:4], tokens, 4, 0.5)
+    kept = 1 + np.count_nonzero(result.prevalence.mean(axis=(0, 1))[1:])
+    assert len(result.mean) == kept
+    assert len(result.rest) == len(result.rest_concentrations) == 8 - kept + 1
+    np.testing.assert_allclose(result.rest.sum(axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(result.rest[-1], 0.25)
+    assert result.rest_concentrations[-1] == pytest.approx(7.25 - 2 - 7 * 0.5)
+
+
+@pytest.fixture(scope="module")
+def partial():
+    """A fit that reports one topic of three: two thirds of the tokens are of the rest."""
+    fitted = hdp.fit(from_counts(COUNTS, WORDS), **OPTIONS | {"passes": 40})
+    left = fitted.alpha[1:], fitted.mean[1:]
+    return dataclasses.replace(
+        fitted,
+        mean=fitted.mean[:1],
+        alpha=fitted.alpha[:1],
+        rest=np.concatenate([left[1], fitted.rest]),
+        rest_alpha=np.append(left[0], fitted.rest_alpha),
+    ), fitted
+
+
+def test_documents_have_shares_of_topics_that_are_not_reported(partial):
+    some, whole = partial
+    np.testing.assert_array_equal(some.transform(COUNTS), whole.transform(COUNTS)[:, :1])
+    assert some.transform(COUNTS)[:29].min() < 0.2
+    halves = split_tokens(sp.csr_array(COUNTS), 0)
+    assert completed(some, *halves, seed=0)["perplexity"] == pytest.approx(
+        completed(whole, *halves, seed=0)["perplexity"], rel=1e-5
+    )
+    lengths = COUNTS.sum(axis=1)
+    by_documents = lengths @ whole.proportions / lengths.sum()
+    np.testing.assert_allclose(by_documents, whole.prevalence, atol=0.05)
+    np.testing.assert_allclose(whole.proportions.sum(axis=1) + whole.other, 1, rtol=1e-5)
+
+
+def test_files_have_a_column_of_the_rest(partial, tmp_path):
+    _, fitted = partial
+    with np.load(fitted.save(tmp_path / "run") / "doc_topics.npz") as arrays:
+        np.testing.assert_allclose(arrays["other"], fitted.other)
+    shares = [(fitted.proportions, None)]
+    path = tmp_path / "x.csv"
+    number = len(fitted.mean)
+    directory.write_proportions(path, fitted.names, number, shares, rest=True)
+    header, *rows = path.read_text().splitlines()
+    assert header.endswith(f"topic_{number - 1},other")
+    assert float(rows[0].split(",")[-1]) == pytest.approx(fitted.other[0], rel=1e-4)
+
+
+def test_chains_start_on_both_sides():
+    assert [growth.from_below(*most) for most in ((100, 1), (100, 2), (100, 4), (1, 2))] == [
+        [100],
+        [2, 100],
+        [2, 7, 27, 100],
+        [1, 1],
+    ]
+
+
+@pytest.mark.slow
+def test_the_number_of_topics_does_not_depend_on_the_start(tmp_path):
+    """Five topics of a hundred words: from the larger start alone there were up to 19."""
+    random = np.random.default_rng(0)
+    topics, shares = random.dirichlet(np.full(100, 0.1), 5), random.dirichlet(np.full(5, 0.3), 200)
+    counts = np.array([random.multinomial(60, share @ topics) for share in shares])
+    fitted = hdp.fit(counts)
+    assert fitted.settings.starts() == [2, 100]
+    assert min(fitted.numbers[0]) <= 7
+    assert len(fitted.mean) in (5, 6)
+    assert matching.match(topics, fitted.mean[:5], matching.affinity).similarity.min() > 0.7
+    assert "from a start with 2, " in fitted.report(tmp_path / "x.html").read_text()
+    assert any("disagree on the number of topics: " in warning for warning in fitted.warnings)
 
 
 def test_options_are_settled():
@@ -153,7 +247,7 @@ def test_the_commands(tmp_path, monkeypatch):
         assert invoke(texts, *given, "--holdout", 4, "--out", out).exit_code == 130
     result = invoke("--resume", out)
     assert result.exit_code == 0, result.output
-    assert "from 4 topics, alpha learned, gamma learned" in result.stderr
+    assert "from 2 to 4 topics, alpha learned, gamma learned" in result.stderr
     assert "topics in a sample: " in result.stderr
     assert json.loads((out / "config.json").read_text())["settings"]["steps"] == 60
     names = {path.name for path in out.iterdir()}
@@ -189,7 +283,7 @@ def test_the_estimator(tmp_path):
 
 @pytest.mark.slow
 def test_chains_predict_held_out_documents(tmp_path):
-    fitted = hdp.fit(from_counts(COUNTS, WORDS), holdout=4, chains=2, **OPTIONS)
+    fitted = hdp.fit(from_counts(COUNTS, WORDS), holdout=4, **OPTIONS | {"chains": 2})
     assert fitted.metrics[-1]["perplexity_average"] < 6
     assert fitted.corpus["held_out"] == 4
     assert fitted.partitions["labels"].shape[:2] == (10, 2)

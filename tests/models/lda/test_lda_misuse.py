@@ -129,7 +129,7 @@ def test_a_share_that_stands_still_has_no_interval_and_a_warning():
 
 
 def test_a_single_sample_of_the_process_is_not_certain(tmp_path):
-    fitted = hdp.fit(COUNTS, passes=1, alpha=0.5)
+    fitted = hdp.fit(COUNTS, passes=1, alpha=0.5, chains=1)
     assert np.isnan(fitted.prevalence_sd).all()
     assert np.isnan(fitted.concentrations["gamma"]["sd"])
     assert fitted.concentrations["alpha"]["sd"] == 0
