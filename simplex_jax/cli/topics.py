@@ -74,18 +74,18 @@ def write_shares(
     return [out]
 
 
-def transform(model: str) -> Transform:
-    """Return the command `transform` of a model."""
+def transform(model: str, *, rest: str = "") -> Transform:
+    """Return the command `transform` of a model; `rest` says what else its files have."""
     return Transform(
         help=f"""Write the topic shares of the documents of INPUT, given the topics of a run.
 
         INPUT is in any format that `simplex-jax {model}` reads. Words are matched to those of
         the model; tokens of other words are left out. Like the doc_topics.npz of a run, the file
-        has the arrays `proportions` [D, K], `documents` (their names) and `error` (Monte-Carlo
-        error of each document's most uncertain share, at most the --share-error of the run unless
-        it mixes slowly). The shares of a document depend only on its words and the seed. With
-        --out NAME.csv it is a table with one document a line. Memory use is bounded by the size
-        of the corpus.
+        has the arrays `proportions` [D, K], `documents` (their names) and `error` (estimated
+        Monte-Carlo error of each document's most uncertain share, at most the --share-error of the
+        run unless it mixes slowly){rest}. The shares of a document depend only on its words and
+        the seed. With --out NAME.csv it is a table with one document a line. Memory use is bounded
+        by the size of the corpus.
         """,
         ending="doc_topics.npz",
         write=write_shares,

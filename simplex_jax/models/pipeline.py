@@ -122,6 +122,8 @@ class Fit(Results, Fitted):
     def transform(self, data: Any, *, seed: int = 0) -> np.ndarray:
         """Return the shares of the topics or clusters in other documents or rows, float32 [n, K].
 
+        Where a model has topics or clusters that are not reported, a row leaves their share of 1.
+
         Args:
             data: Documents or rows as for `fit`, over any vocabulary: words unknown to the model
                 are left out, and a document without a known word gets the mean of the prior. In

@@ -94,6 +94,8 @@ COMMANDS = Commands(
     shown=("perplexity", "topics", "tokens_per_second"),
     announce=_announce,
     outcome=_outcome,
-    transform=topics.transform("hdp"),
+    transform=topics.transform(
+        "hdp", rest=", and `other`, the share of topics that are not reported"
+    ),
     evaluate=evaluate,
 )

@@ -58,9 +58,10 @@ def share_warnings(fitted: CountFit) -> list[str]:
     most = fitted.settings.share_error
     sentences, slow = [], fitted.proportions_error > most
     if slow.sum() > _MOST_SLOW * slow.size:
+        largest = fitted.proportions_error.max()
         sentences.append(
-            f"The shares of {100 * slow.mean():.1f}% of the documents have a Monte-Carlo error "
-            f"above {most:g}, the largest one {fitted.proportions_error.max():.3f}."
+            f"The shares of {100 * slow.mean():.1f}% of the documents have an estimated "
+            f"Monte-Carlo error above {most:g}, the largest one {largest:.3f}."
         )
     if fitted.empty:
         sentences.append(f"Without a word of the vocabulary: {counted(fitted.empty, 'document')}.")

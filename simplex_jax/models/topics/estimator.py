@@ -32,7 +32,8 @@ class CountEstimator(common.TopicEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """Return the posterior mean of the topic proportions of documents, float32 [D, K].
 
-        Monte Carlo with the seed of the fit: the same X gives the same proportions.
+        Monte Carlo with the seed of the fit: the same X gives the same proportions. Rows sum to 1,
+        or leave the share of topics that are not reported.
         """
         counts = self._data(X, reset=False)
         topics, alpha = self._complete()
