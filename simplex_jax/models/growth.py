@@ -46,15 +46,15 @@ def by_quarters(capacity: int, needed: int) -> int:
     return capacity
 
 
-def from_below(most: int, chains: int) -> list[int]:
-    """Return the number of components that each chain starts with, from two to `most`.
+def from_below(fewest: int, most: int, chains: int) -> list[int]:
+    """Return the number of components that each chain starts with, from `fewest` to `most`.
 
     The numbers are evenly spaced in the logarithm; a single chain starts with the largest. Chains
     that come from both sides and agree have found the number; others show how far it is known.
     """
     if chains == 1:
         return [most]
-    return np.geomspace(min(2, most), most, chains).round().astype(int).tolist()
+    return np.geomspace(fewest, most, chains).round().astype(int).tolist()
 
 
 def starts(middle: int, capacity: int, chains: int) -> list[int]:

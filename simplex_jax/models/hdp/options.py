@@ -21,6 +21,10 @@ _PASSES = 500.0
 # discovers them, but with many tokens each.
 _TOPICS, _TOKENS_EACH = 100, 50
 
+# And fewer than most need, but not by far: a chain discovers topics one by one, each after many
+# updates, and would end far from what a large corpus needs.
+_TOKENS_OF_FEW = 5_000
+
 # Shape and rate of the priors, as in the experiments of Teh et al. (2006, section 6.1)
 _PRIORS = {"alpha": (1.0, 1.0), "gamma": (1.0, 0.1)}
 
@@ -88,11 +92,17 @@ class Options(TopicOptions):
     )
     gamma_rate: float | None = option("Rate of that prior.", default=None, unset="0.1")
     initial_topics: int | None = option(
-        "Initial number of topics; of several chains the last has so many, the first has two, and "
-        "those between are evenly spaced in the logarithm.",
+        "Initial number of topics; of several chains the last has so many, and those between the "
+        "first and the last are evenly spaced in the logarithm.",
         default=None,
         least=1,
         unset="100, or one per 50 tokens",
+    )
+    fewest_topics: int | None = option(
+        "Initial number of topics of the first of several chains.",
+        default=None,
+        least=1,
+        unset="one per 5,000 tokens, from 2 to half of initial_topics",
     )
     capacity: int = option(
         "Initial capacity in topics; it grows if needed.",
@@ -110,8 +120,9 @@ class Options(TopicOptions):
 
     def starts(self) -> list[int]:
         """Return the number of topics that each chain of a settled run starts with."""
+        assert self.fewest_topics is not None
         assert self.initial_topics is not None
-        return growth.from_below(self.initial_topics, self.chains)
+        return growth.from_below(self.fewest_topics, self.initial_topics, self.chains)
 
 
 @options
@@ -141,6 +152,11 @@ def settle(data: Corpus, heldout: Any, options: Options) -> Options:
         raise ValueError(
             f"initial_topics must be at most the capacity, {options.capacity}; it is {topics}"
         )
+    fewest = options.fewest_topics
+    if fewest is None:
+        fewest = max(1, min(max(2, size.tokens // _TOKENS_OF_FEW), topics // 2))
+    if fewest > topics:
+        raise ValueError(f"fewest_topics must be at most initial_topics, {topics}; it is {fewest}")
     # Traces and thinned samples cost next to nothing.
     evaluation = SWEEPS * float(heldout[0].sum()) / size.tokens if heldout is not None else 0.0
     length = session.length(1, options, cost=session.Cost(evaluation, 0.0), default_passes=_PASSES)
@@ -148,6 +164,7 @@ def settle(data: Corpus, heldout: Any, options: Options) -> Options:
         options,
         **_settled_priors(options),
         initial_topics=topics,
+        fewest_topics=fewest,
         engine=resolve(options.engine),
         batch_size=size.documents,
         passes=None,

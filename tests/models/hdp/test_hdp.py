@@ -160,12 +160,20 @@ def test_files_have_a_column_of_the_rest(partial, tmp_path):
 
 
 def test_chains_start_on_both_sides():
-    assert [growth.from_below(*most) for most in ((100, 1), (100, 2), (100, 4), (1, 2))] == [
-        [100],
-        [2, 100],
-        [2, 7, 27, 100],
-        [1, 1],
-    ]
+    assert growth.from_below(2, 100, 1) == [100]
+    assert growth.from_below(2, 100, 2) == [2, 100]
+    assert growth.from_below(2, 100, 4) == [2, 7, 27, 100]
+    for tokens, starts in (
+        (30, [1, 1]),
+        (1_000, [2, 20]),
+        (100_000, [20, 100]),
+        (10**6, [50, 100]),
+    ):
+        assert hdp.resolve(sp.csr_array([[tokens - 1, 1]])).starts() == starts
+    with pytest.raises(
+        ValueError, match="fewest_topics must be at most initial_topics, 5; it is 6"
+    ):
+        hdp.resolve(COUNTS, initial_topics=5, fewest_topics=6)
 
 
 @pytest.mark.slow
