@@ -111,7 +111,7 @@ def sampler(kernel: Build | Sampler) -> Sampler:
                 f"functools.partial(sgld.build, step_size=1e-3); it is {kernel!r}"
             )
         if function in _UNFIT:
-            raise ValueError(f"kernel {_name(kernel)} cannot be used here: {_UNFIT[function]}")
+            raise ValueError(f"kernel {named(kernel)} cannot be used here: {_UNFIT[function]}")
         kernel = Sampler(kernel, _CHARTS.get(function, REAL))
     build, chart = kernel
     if chart not in _GIVEN:
@@ -119,10 +119,10 @@ def sampler(kernel: Build | Sampler) -> Sampler:
     parameters = inspect.signature(build).parameters
     option, value, reason = _UNFIT_OPTIONS.get(getattr(build, "func", build), ("", "", ""))
     if option and parameters[option].default == value:
-        raise ValueError(f"kernel {_name(build)} cannot be used here {reason}")
+        raise ValueError(f"kernel {named(build)} cannot be used here {reason}")
     target = "log_density" if chart == DENSITY else "estimator"
     if target not in parameters:
-        raise ValueError(f"kernel {_name(build)} does not take {_NAMED[target]}")
+        raise ValueError(f"kernel {named(build)} does not take {_NAMED[target]}")
     required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
     argument, replacement = _FROZEN.get(chart, ("", chart))
     if argument and argument not in required:
@@ -130,8 +130,8 @@ def sampler(kernel: Build | Sampler) -> Sampler:
     missing = [name for name in required if name not in _GIVEN[chart]]
     if missing:
         raise ValueError(
-            f"kernel {_name(build)} needs {', '.join(missing)}: freeze them by "
-            f"functools.partial({_name(build)}, {missing[0]}=...)"
+            f"kernel {named(build)} needs {', '.join(missing)}: freeze them by "
+            f"functools.partial({named(build)}, {missing[0]}=...)"
         )
     return Sampler(build, chart)
 
@@ -153,7 +153,7 @@ def check(group: Group, layout: Layout) -> None:
             "functools.partial(gsgnht.build, step_size=..., friction=...) for them",
         ),
     }[group.chart]
-    raise ValueError(f"kernel {_name(group.build)} cannot move {kinds}: {advice}")
+    raise ValueError(f"kernel {named(group.build)} cannot move {kinds}: {advice}")
 
 
 def _fits(group: Group, kind: str) -> bool:
@@ -184,7 +184,7 @@ def check_noise(group: Group, *, noisy: bool) -> None:
     """Raise a ValueError if an exact kernel gets minibatches or other noise."""
     if noisy and group.chart == DENSITY:
         raise ValueError(
-            f"kernel {_name(group.build)} needs the exact log density, but that of this model "
+            f"kernel {named(group.build)} needs the exact log density, but that of this model "
             "changes from step to step: give its plates all their rows, or use "
             "functools.partial(sgbd.build, step_size=...), which takes minibatches"
         )
@@ -299,7 +299,8 @@ def constrained(groups: Sequence[Group], target: Target, position: Values, fixed
     return values
 
 
-def _name(build: Build) -> str:
+def named(build: Build) -> str:
+    """Return the module and the name of a sampler."""
     function = getattr(build, "func", build)
     module = getattr(function, "__module__", "").rpartition(".")[2]
     return f"{module}.{getattr(function, '__name__', function)}"

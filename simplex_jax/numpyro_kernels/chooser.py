@@ -101,7 +101,7 @@ def recommend(
     Raises:
         ValueError: The model has minibatches, which only SCIR and SGMCMC support, or a candidate
             refuses a site, such as one with a scaled prior; the message says what to use instead.
-        RuntimeError: No candidate finished its warm-up.
+        RuntimeError: No candidate finished its warm-up, or none moved.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -170,6 +170,11 @@ def _judged(
     if not done:
         raise RuntimeError("no candidate finished its warm-up: increase patience")
     moves = np.any([chain.moving for chain in done.values()], axis=0)
+    if not moves.any():
+        raise RuntimeError(
+            "no number moved in any pilot: increase num_warmup, and check that the model's density "
+            "is positive where chains start"
+        )
     candidates = []
     for name, kernel in kernels.items():
         chain = done.get(name)

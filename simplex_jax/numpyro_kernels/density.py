@@ -74,6 +74,8 @@ class _Detach(Messenger):
 
     def process_message(self, message: dict[str, Any]) -> None:
         if message["type"] == "sample" and (name := message["name"]) in self.names:
+            if masked(message["fn"]) and is_imputed(name):
+                raise ValueError(imputed(name))
             if message["scale"] is not None or masked(message["fn"]):
                 raise ValueError(
                     f"the prior of site {name!r} is scaled or masked, which is for likelihoods "
@@ -88,6 +90,24 @@ def masked(law: dist.Distribution) -> bool:
     while isinstance(law, dist.ExpandedDistribution | dist.Independent):
         law = law.base_dist
     return isinstance(law, dist.MaskedDistribution)
+
+
+_IMPUTED = "_unobserved"  # numpyro's name for the missing values of a site with obs_mask
+
+
+def is_imputed(name: str) -> bool:
+    """Return whether a masked site is one that numpyro makes of `obs_mask`, by its name."""
+    return name.endswith(_IMPUTED)
+
+
+def imputed(name: str) -> str:
+    """Return the error for a site that numpyro makes of `obs_mask`."""
+    site = name.removesuffix(_IMPUTED)
+    return (
+        f"site {site!r} has obs_mask, of which numpyro makes a masked latent site {name!r}: it is "
+        "not for MCMC (see numpyro.sample). Leave obs_mask out: take the observed rows with "
+        "obs=..., and sample the missing ones as a latent site of their own"
+    )
 
 
 def log_joint(
@@ -230,6 +250,22 @@ def recursive(target: Target, values: Values) -> frozenset[str]:
     return frozenset(name for i, name in enumerate(names) if used[i][i])
 
 
+def unnamed(target: Target, values: Values) -> frozenset[str]:
+    """Return the sites whose prior is neither a Dirichlet or gamma law nor flat."""
+    names: set[str] = set()
+
+    def look(values: Values) -> None:
+        trace = traced(target, values)
+        for name, y in values.items():
+            law = trace[name]["fn"]
+            is_flat = isinstance(sites.base(law), dist.ImproperUniform)
+            if not is_flat and not _parameters(law, y):
+                names.add(name)
+
+    jax.eval_shape(look, values)
+    return frozenset(names)
+
+
 def dependent(
     target: Target,
     values: Values,
@@ -278,12 +314,10 @@ def _terms(target: Target, y: Values, fixed: Mapping[str, jax.Array] | None = No
                 "mixture (on the simplex dist.MixtureSameFamily), or use NUTS"
             )
         parameters[name] = _parameters(law, y[name])
-        recursive = name in target.layout.recursive
-        if recursive or not parameters[name]:
-            # Any other prior stays in the density, relative to a reference with such parameters. If
-            # those of the site may be as small, the reference gets the least ones, or counts would
-            # be negative.
-            parameters[name] = _reference(kinds[name], y[name], least=recursive)
+        least = name in target.layout.least
+        if least or not parameters[name]:
+            # Any other prior stays in the density, relative to a reference with such parameters.
+            parameters[name] = _reference(kinds[name], y[name], least=least)
             reference = _log_reference(kinds[name], y[name], parameters[name])
             reference = sum_rightmost(reference, reference.ndim - len(law.batch_shape))
             others[name] = law.log_prob(values[name]) - reference
@@ -327,7 +361,10 @@ def evaluate(
 
 
 def _reference(kind: str, y: jax.Array, *, least: bool) -> tuple[jax.Array, ...]:
-    """Return prior parameters that do not depend on the site: ones, or the least."""
+    """Return prior parameters that do not depend on the site: ones, or the least.
+
+    If the density rises to a corner, the least ones leave no count negative. Ones suit flat priors.
+    """
     shape = jnp.full_like(y, _LEAST if least else 1)
     return (shape, shape) if kind == sites.GAMMA else (shape,)
 

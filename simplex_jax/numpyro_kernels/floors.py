@@ -4,7 +4,8 @@ A model sees the probabilities of a ``dist.Dirichlet`` site as numbers, and thos
 normal number are raised to it (`sites.constrain`). This does not affect a likelihood, but it
 affects the site's density as a function of its concentration, which contains the logarithms. Sites
 moved by one kernel see each other's exact logarithms. If another kernel moves the concentration,
-the share of raised numbers is counted, as a mean over the steps.
+or the prior is any other law on the simplex, which sees the raised numbers itself, their share is
+counted, as a mean over the steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +29,12 @@ def first(target: Target, values: Values, names: Sequence[str]) -> Values:
 
     `values` are constrained values of all sites that this kernel sees.
     """
+    learned = density.dependent(target, values, names, _concentration)
+    seen = density.unnamed(target, values).union(learned)
     return {
         name: jnp.zeros((), values[name].dtype)
-        for name in density.dependent(target, values, names, _concentration)
-        if target.layout.kinds[name] == sites.SIMPLEX
+        for name in names
+        if name in seen and target.layout.kinds[name] == sites.SIMPLEX
     }
 
 
@@ -53,8 +56,9 @@ def doubts(raised: Mapping[str, jax.Array]) -> list[str]:
     """Return a reason for doubt for each site with too many raised numbers."""
     return [
         f"probabilities of {name!r} underflow, and are raised to the smallest normal number before "
-        "another kernel learns their concentration from them: replace dist.Dirichlet by "
-        "LogDirichlet from simplex_jax.numpyro_distributions"
+        "another kernel learns their concentration from them, or a prior other than dist.Dirichlet "
+        "sees them: use LogDirichlet from simplex_jax.numpyro_distributions, with a factor for "
+        "what the prior has besides"
         for name, share in raised.items()
         if share > _MOST
     ]

@@ -49,7 +49,7 @@ def law(prior: tuple[jax.Array, ...], y: jax.Array, slope: jax.Array, exposure: 
     """Return the law, given dL / dlog x at x and an exposure."""
     shape, rate = prior
     raw = shape + slope + exposure * jnp.exp(y)
-    return Law(jnp.maximum(raw, shape / 2), rate + exposure, raw)
+    return Law(jnp.maximum(raw, simplex_moves.least(shape, slope)), rate + exposure, raw)
 
 
 def propose(keys: jax.Array, y: jax.Array, law: Law, step: jax.Array) -> Move:

@@ -14,7 +14,7 @@ from numpyro.util import is_prng_key
 
 from simplex_jax.base import PyTree
 from simplex_jax.draws.keys import by_jax, by_native_code, like
-from simplex_jax.numpyro_kernels import density, floors, sites, starts
+from simplex_jax.numpyro_kernels import density, floors, sites, starts, stillness
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
 
@@ -27,7 +27,8 @@ class ModelKernel(MCMCKernel):
     It stores only names and flags of the model, so the kernel can be pickled and traced. A subclass
     has five methods: `_first` starts a chain, `_is_valid` checks values to start from, `_moved`
     makes a step, `_constrained` returns the values that the model sees, and `_shown` describes a
-    run. Its states have `z`, `raised` (see `floors`), `i` and `rng_key`.
+    run. Its states have `z`, `raised` (see `floors`), `still` (see `stillness`), `i`, `num_warmup`
+    and `rng_key`.
     """
 
     sample_field = "z"
@@ -36,6 +37,15 @@ class ModelKernel(MCMCKernel):
         self._model = model
         self._init_strategy = init_strategy
         self._layout: Layout | None = None
+
+    def __repr__(self) -> str:
+        """Return the call that makes the kernel, with the names of its model and options."""
+        return f"{type(self).__name__}({', '.join([_named(self._model), *self._options()])})"
+
+    def _options(self) -> list[str]:
+        """Return the options that are not the default, for `repr`."""
+        strategy = self._init_strategy
+        return [] if strategy is None else [f"init_strategy={_named(strategy)}"]
 
     @property
     def model(self) -> Model:
@@ -139,8 +149,8 @@ class ModelKernel(MCMCKernel):
         # One program, which skips prior draws if only their shape is needed.
         values = jax.jit(inspect_and_start)(key_trace, key_start, init_params)
         layout = self._inspected
-        recursive = density.recursive(self._target(model_args, kwargs, key_batch), values)
-        self._layout = layout = layout._replace(recursive=recursive)
+        least = self._least(self._target(model_args, kwargs, key_batch), values)
+        self._layout = layout = layout._replace(least=least)
         left_out = density.changing(self._target(model_args, kwargs, key_batch), values)
         if left_out:
             warnings.warn(
@@ -179,7 +189,9 @@ class ModelKernel(MCMCKernel):
             key_moves, state, self._target(model_args, model_kwargs, by_jax(key_batch))
         )
         raised = floors.counted(state.raised, new.z, state.i)
-        return new._replace(raised=raised, i=state.i + 1, rng_key=like(state.rng_key, key_next))
+        still = stillness.watched(state.still, new.z, state.i, state.num_warmup)
+        key_next = like(state.rng_key, key_next)
+        return new._replace(raised=raised, still=still, i=state.i + 1, rng_key=key_next)
 
     def wrap_model(self: Self, wrapper: Callable[[Model], Model]) -> Self:
         """Return a copy with another model."""
@@ -211,10 +223,15 @@ class ModelKernel(MCMCKernel):
 
     def _doubts(self, state: Any) -> list[str]:
         """Return reasons to doubt the samples, and what to do."""
-        return floors.doubts(over_chains(state, state.raised))
+        still = stillness.doubts(state.still, state.i - state.num_warmup)
+        return still + floors.doubts(over_chains(state, state.raised))
 
     def _target(self, args: tuple, kwargs: Mapping[str, Any] | None, key: jax.Array) -> Target:
         return Target(self._model, self._inspected, args, dict(kwargs or {}), key)
+
+    def _least(self, target: Target, values: Values) -> frozenset[str]:
+        """Return the sites whose prior is referred to the least concentrations."""
+        return density.recursive(target, values)
 
     @abstractmethod
     def _check(self, layout: Layout) -> None:
@@ -244,6 +261,12 @@ class ModelKernel(MCMCKernel):
     @abstractmethod
     def _constrained(self, target: Target, z: Values) -> Values:
         """Return the values that the model sees."""
+
+
+def _named(function: Callable) -> str:
+    """Return the name of a function, without its address."""
+    function = getattr(function, "func", function)  # of functools.partial
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def over_chains(state: Any, numbers: PyTree) -> PyTree:

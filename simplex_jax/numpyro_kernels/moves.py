@@ -16,6 +16,7 @@ from simplex_jax.draws.uniform import uniform
 from simplex_jax.numpyro_kernels import gamma_moves, rounding, simplex_moves, sites, tuning
 from simplex_jax.numpyro_kernels.density import Density
 from simplex_jax.numpyro_kernels.sites import Rows, Values
+from simplex_jax.numpyro_kernels.stillness import Still
 from simplex_jax.numpyro_kernels.tuning import Evaluate, Tuning
 
 # Exposures are not computed at values below this, or below this share of the prior mean: counts
@@ -30,6 +31,7 @@ class State(NamedTuple):
     tuning: dict[str, Tuning]  # tuning of each site
     density: Density | None  # the log density and its derivatives at z; None where batches change
     raised: Values  # mean share of numbers that underflow, for sites where it matters; `floors`
+    still: dict[str, Still]  # which vectors have not moved since the warm-up
     i: jax.Array  # number of steps done
     num_warmup: jax.Array  # number of steps of the warm-up
     rng_key: jax.Array  # key of the next step
@@ -145,7 +147,7 @@ def _propose_simplex(
         simplex_moves.same(a.used, a_there.used, sizes),
         bound,
         (a.raw <= 0).mean(dtype=y.dtype),
-        tuning.fitted_total((y, move.y), (counts, there.counts[name]), exposure),
+        tuning.fitted_total((y, move.y), (counts, there.counts[name]), alpha, exposure),
     )
 
 

@@ -23,6 +23,7 @@ the same to rounding. Scores beyond 13 are computed exactly.
 """
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +42,7 @@ from numpyro.infer.reparam import Reparam
 
 from simplex_jax.geometry import gamma_scores
 from simplex_jax.numpyro_distributions import LogDirichlet
-from simplex_jax.numpyro_kernels import density, sites
+from simplex_jax.numpyro_kernels import density, sites, stillness
 from simplex_jax.numpyro_kernels.scir import SCIR
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
 
@@ -98,6 +99,16 @@ class GammaReference(Reparam):
             raise ValueError(f"rate must be finite and positive; it is {rate!r}")
         small = self.shape.size <= _MOST_CELLS
         self._cells = gamma_scores.table(self.shape.ravel()) if small else None
+
+    def __repr__(self) -> str:
+        """Return the call that makes it, with the shapes of arrays."""
+        parameters = {"shape": self.shape, "rate": self.rate}
+        shown = (
+            f"{name}={value:.3g}" if not value.ndim else f"{name}=<array of {value.shape}>"
+            for name, value in parameters.items()
+            if value is not None
+        )
+        return f"GammaReference({', '.join(shown)})"
 
     def __call__(self, name: str, fn: dist.Distribution, obs: Any) -> tuple[None, jax.Array]:
         """Return the value of the site as a function of its normal scores."""
@@ -176,6 +187,8 @@ def _scores(name: str, fn: dist.Distribution) -> jax.Array:
     # Outside the reparametrised model a mask may turn all densities off, as in `Predictive`.
     off = getattr(site["fn"], "_mask", None) is False
     masked = density.masked(fn) or (density.masked(site["fn"]) and not off)
+    if masked and density.is_imputed(name):
+        raise ValueError(density.imputed(name))
     if site["scale"] is not None or masked:
         raise ValueError(
             f"the prior of site {name!r} is scaled or masked, so its normal scores would be "
@@ -271,6 +284,8 @@ def learn_reference(
         ValueError: The model has minibatches, no positive or simplex site outside ``scan`` and
             ``cond``, or sites that the pilot cannot move.
 
+    A ``UserWarning`` names sites with numbers that did not move in the pilot.
+
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
         >>> from numpyro.handlers import reparam
@@ -309,6 +324,14 @@ def learn_reference(
     )
     mcmc.run(rng_key, *model_args, **kwargs)
     samples = mcmc.get_samples()
+    for name in fitted:
+        if share := stillness.of_samples(samples[name]):
+            warnings.warn(
+                f"{share:.2g} of the numbers of {name!r} did not move in the pilot, so its "
+                "reference is far from the posterior: NUTS will be right, but slow. Use a longer "
+                "num_warmup, or give GammaReference shapes of your own",
+                stacklevel=2,
+            )
     return {name: _fitted(kind, samples[name]) for name, kind in fitted.items()}
 
 

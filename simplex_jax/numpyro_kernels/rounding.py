@@ -28,6 +28,9 @@ import jax.numpy as jnp
 
 from simplex_jax.numpyro_kernels.density import Density
 
+MOST = 1.0
+"""The largest bound, in nats, with which a site is called exact."""
+
 
 def size(
     density: Density, y: jax.Array, shape: jax.Array, falls: jax.Array | float = 0.0
@@ -44,6 +47,24 @@ def allowed(sizes: Sequence[jax.Array], rise: jax.Array, shape_error: jax.Array)
     """
     epsilon = jnp.finfo(rise.dtype).eps
     return (2 * epsilon * sum(sizes) + (shape_error * jnp.abs(rise)).sum()).astype(rise.dtype)
+
+
+def shown(bound: float) -> str:
+    """Return the diagnostics of a conjugate site."""
+    if bound > MOST:
+        return f"conjugate, jumps up to {bound:.2g} nats not seen"
+    # Omit a bound that no run could distinguish from 0.
+    return "exact" + (f" within {bound:.2g} nats" if bound > 0.01 else "")
+
+
+def message(name: str, bound: float) -> str:
+    """Return the reason for doubt for a site with a bound above `MOST`."""
+    return (
+        f"rounding hides jumps of the log density of up to {bound:.2g} nats from the draws of "
+        f"{name!r}: a constraint, threshold or changepoint of that size would be ignored. If the "
+        "model has any, use double precision, jax.config.update('jax_enable_x64', True); if it has "
+        "none, the draws are exact"
+    )
 
 
 def confirms(log_ratio: jax.Array, bound: jax.Array) -> jax.Array:

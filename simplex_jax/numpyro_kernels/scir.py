@@ -10,7 +10,16 @@ import jax.numpy as jnp
 
 from simplex_jax import schedules
 from simplex_jax.numpyro_kernels import density as densities
-from simplex_jax.numpyro_kernels import floors, minibatches, moves, rows, sites, tuning
+from simplex_jax.numpyro_kernels import (
+    floors,
+    minibatches,
+    moves,
+    rounding,
+    rows,
+    sites,
+    stillness,
+    tuning,
+)
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.kernel import ModelKernel, over_chains
 from simplex_jax.numpyro_kernels.moves import State
@@ -105,6 +114,12 @@ class SCIR(ModelKernel):
         self._curved: frozenset[str] = frozenset()
         self._rows: dict[str, Rows] = {}
 
+    def _options(self) -> list[str]:
+        options = [] if self._step_size is None else [f"step_size={self._step_size!r}"]
+        options += [] if self._metropolis else ["metropolis=False"]
+        options += [] if self._target_accept == 0.6 else [f"target_accept={self._target_accept}"]
+        return options + super()._options()
+
     def _check(self, layout: Layout) -> None:
         supported = {sites.SIMPLEX, sites.LOG_SIMPLEX, sites.GAMMA}
         movable = [name for name, kind in layout.kinds.items() if kind in supported]
@@ -170,6 +185,7 @@ class SCIR(ModelKernel):
             tuning=learned,
             density=None if target.layout.subsampled else density,
             raised=floors.first(target, values, tuple(kinds)),
+            still=stillness.first(z, [name for name in kinds if kinds[name] != sites.GAMMA]),
             i=jnp.zeros((), jnp.int32),
             num_warmup=jnp.asarray(num_warmup, jnp.int32),
             rng_key=key,
@@ -254,9 +270,16 @@ class SCIR(ModelKernel):
 
     def _doubts(self, state: State) -> list[str]:
         doubts = super()._doubts(state)
-        if state.density is not None or (state.i < state.num_warmup).any():
+        shown = over_chains(state, state.tuning)
+        if state.density is not None:
+            return doubts + [
+                rounding.message(name, float(site.bound))
+                for name, site in shown.items()
+                if site.exact == 1 and site.bound > rounding.MOST
+            ]
+        if (state.i < state.num_warmup).any():
             return doubts
-        for name, site in over_chains(state, state.tuning).items():
+        for name, site in shown.items():
             if site.noise.inflation > minibatches.MOST:
                 longest = minibatches.longest(site.noise.ratio, minibatches.MOST)
                 doubts.append(
@@ -279,10 +302,7 @@ class SCIR(ModelKernel):
                     f"{name} minibatch, {about}, h={step:.2g}, inflation {inflation:.2f}, {clamped}"
                 )
             elif site.exact == 1:
-                # Omit a bound that no run could distinguish from 0.
-                bound = float(site.bound)
-                within = f" within {bound:.2g} nats" if bound > 0.01 else ""
-                parts.append(f"{name} exact{within}")
+                parts.append(f"{name} {rounding.shown(float(site.bound))}")
             elif self._metropolis:
                 accepted = f"accepted {float(site.accepted.mean()):.2f}"
                 parts.append(f"{name} {_steps(site.log_step)}, {accepted}, {clamped}")

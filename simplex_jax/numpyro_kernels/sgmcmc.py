@@ -9,12 +9,21 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax.base import Kernel, PyTree
-from simplex_jax.numpyro_kernels import charts, density, floors, inflations, minibatches, sites
+from simplex_jax.numpyro_kernels import (
+    charts,
+    density,
+    floors,
+    inflations,
+    minibatches,
+    sites,
+    stillness,
+)
 from simplex_jax.numpyro_kernels.charts import Build, Group, Sampler
 from simplex_jax.numpyro_kernels.density import Target
 from simplex_jax.numpyro_kernels.inflations import Noise
 from simplex_jax.numpyro_kernels.kernel import ModelKernel, over_chains
 from simplex_jax.numpyro_kernels.sites import Layout, Model, Values
+from simplex_jax.numpyro_kernels.stillness import Still
 from simplex_jax.numpyro_kernels.tuning import Total
 
 
@@ -27,6 +36,7 @@ class SGMCMCState(NamedTuple):
     # Totals for the counts of simplex sites, by name; see `charts.totals`
     totals: dict[str, Total]
     raised: Values  # mean share of numbers that underflow, for sites where it matters; `floors`
+    still: dict[str, Still]  # which vectors have not moved since the warm-up
     # Minibatch noise of each site, by name, None if unknown; empty if every step uses all the data.
     noise: dict[str, Noise | None]
     i: jax.Array  # number of steps done
@@ -107,9 +117,21 @@ class SGMCMC(ModelKernel):
         kernels = kernel if isinstance(kernel, Mapping) else {None: kernel}
         self._samplers = {name: charts.sampler(kernel) for name, kernel in kernels.items()}
 
+    def _options(self) -> list[str]:
+        kernels = {name: charts.named(sampler.build) for name, sampler in self._samplers.items()}
+        if list(kernels) == [None]:
+            return [kernels[None], *super()._options()]
+        each = ", ".join(f"{name!r}: {kernel}" for name, kernel in kernels.items())
+        return ["{" + each + "}", *super()._options()]
+
     def _check(self, layout: Layout) -> None:
         for group in self._groups(layout):
             charts.check(group, layout)
+
+    def _least(self, target: Target, values: Values) -> frozenset[str]:
+        # Kernels on counts take no negative ones, which other references would give where the
+        # density rises to a corner.
+        return super()._least(target, values) | density.unnamed(target, values)
 
     def _first(
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
@@ -117,6 +139,7 @@ class SGMCMC(ModelKernel):
         groups = self._groups(target.layout)
         kernels, z, info, totals, raised = [], {}, [], {}, {}
         noise: dict[str, Noise | None] = {}
+        logs: list[str] = []
         noisy = density.is_random(target, values)
         for group, key_group in zip(groups, jax.random.split(key, len(groups)), strict=True):
             charts.check_support(group, target, values)
@@ -129,10 +152,11 @@ class SGMCMC(ModelKernel):
             # Prior concentrations may depend on other sites, but not on the site itself.
             kernel = charts.kernel(group, target, position, fixed, totals, remembers=noisy)
             # Simplex kernels start from probabilities and hold their logarithms.
-            logs = group.chart == charts.COUNTS
-            if logs:
+            if group.chart == charts.COUNTS:
+                logs.extend(group.names)
                 raised.update(floors.first(target, values, group.names))
-            state = kernel.init(key_group, jax.tree.map(jnp.exp, position) if logs else position)
+                position = jax.tree.map(jnp.exp, position)
+            state = kernel.init(key_group, position)
             kernels.append(state)
             z.update(state.position)
             if noisy:
@@ -146,6 +170,7 @@ class SGMCMC(ModelKernel):
             info=tuple(info),
             totals=totals,
             raised=raised,
+            still=stillness.first(z, logs),
             noise=noise,
             i=jnp.zeros((), jnp.int32),
             num_warmup=jnp.asarray(num_warmup, jnp.int32),

@@ -75,7 +75,17 @@ def shapes(
     `more` is (b - 1) theta, for rates b other than 1.
     """
     raw = alpha + with_total(counts, y, total) + more
-    return Shapes(jnp.maximum(raw, alpha / 2), raw)
+    return Shapes(jnp.maximum(raw, least(alpha, counts)), raw)
+
+
+def least(alpha: jax.Array, counts: jax.Array) -> jax.Array:
+    """Return the smallest shapes that are used as they are; smaller ones are raised to them.
+
+    alpha + c, where positive, is the exponent with which the density rises to a corner. A shape
+    above it would propose too few values there, and the chain would hardly leave the corner.
+    """
+    exponent = alpha + counts
+    return jnp.where(exponent > 0, jnp.minimum(alpha, exponent), alpha) / 2
 
 
 def with_scale(key: jax.Array, y: jax.Array, alpha: jax.Array, total: jax.Array) -> jax.Array:
@@ -193,12 +203,42 @@ def slope(
     return numerator, (change * weight).sum(axis=-1, keepdims=True)
 
 
-def needed_total(y: jax.Array, counts: jax.Array, exposure: jax.Array | float = 0.0) -> jax.Array:
-    """Return the smallest total, [..., 1], with which no count would be negative at y."""
+def needed_total(
+    y: Sequence[jax.Array],
+    counts: Sequence[jax.Array],
+    alpha: jax.Array | None,
+    exposure: jax.Array | float = 0.0,
+) -> jax.Array:
+    """Return the smallest total, [..., 1], with which no count would be negative at two points.
+
+    A count may be negative at a probability of 0, if the density rises to a corner faster than the
+    prior (a factor, a mixture with a concentration below that of its reference). No total makes up
+    for it: what the line through both counts has at 0 belongs to the shape, and only the rest
+    counts. Otherwise larger totals would be needed closer to the corner, moves would be shorter,
+    and the chain would come still closer. Without alpha, negative counts have no such excuse.
+    """
+    tilt = jnp.zeros_like(counts[0])
+    if alpha is not None:
+        tilt = jnp.minimum(_at_zero(y, counts), 0)
+        # Nothing is needed for a hundredth of a shape, or for rounding.
+        tilt -= 0.01 * jnp.maximum(alpha + tilt, 0)
     # As in `sites.constrain`: counts are for a probability that did not underflow.
-    y = jnp.maximum(y, jnp.log(jnp.finfo(y.dtype).tiny))
-    needed = counts.sum(axis=-1, keepdims=True) - counts * jnp.exp(-y) - exposure
-    return jnp.max(needed, axis=-1, keepdims=True)
+    floor = jnp.log(jnp.finfo(y[0].dtype).tiny)
+    needed = [
+        c.sum(axis=-1, keepdims=True) - (c - tilt) * jnp.exp(-jnp.maximum(place, floor)) - exposure
+        for place, c in zip(y, counts, strict=True)
+    ]
+    return jnp.max(jnp.maximum(*needed), axis=-1, keepdims=True)
+
+
+def _at_zero(y: Sequence[jax.Array], counts: Sequence[jax.Array]) -> jax.Array:
+    """Return the counts at probability 0 on the line through those at two; 0 if they are close."""
+    is_first_low = y[0] < y[1]
+    low = jnp.where(is_first_low, counts[0], counts[1])
+    high = jnp.where(is_first_low, counts[1], counts[0])
+    share = jnp.exp(-jnp.abs(y[1] - y[0]))
+    apart = share < 0.99
+    return jnp.where(apart, (low - share * high) / jnp.where(apart, 1 - share, 1), 0)
 
 
 def same(one: jax.Array, other: jax.Array, size: jax.Array) -> jax.Array:

@@ -68,8 +68,8 @@ class Layout(NamedTuple):
     subsampled: dict[str, tuple[int, int]]  # plates with minibatches: all rows, and those shown
     deterministic: tuple[str, ...]  # sites included in samples
     plates: dict[str, Rows]  # rows of the latent sites
-    # sites whose prior has parameters that depend on the site itself, see `density.recursive`
-    recursive: frozenset[str] = frozenset()
+    # sites whose prior is referred to the least concentrations, see `density._reference`
+    least: frozenset[str] = frozenset()
 
 
 def typed(key: jax.Array) -> jax.Array:

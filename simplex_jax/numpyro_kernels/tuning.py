@@ -14,6 +14,10 @@ from simplex_jax.numpyro_kernels import gamma_moves, rounding, simplex_moves, si
 from simplex_jax.numpyro_kernels.density import Density
 from simplex_jax.numpyro_kernels.sites import Rows, Values
 
+# The largest total that is fitted. It makes probabilities move by a part in 10,000, which the log
+# density in single precision hardly shows.
+_MOST = 1e8
+
 
 class Total(NamedTuple):
     """The total for the counts of each row of a site, s of `simplex_moves`.
@@ -103,8 +107,8 @@ def _first_simplex(
     step: jax.Array,
 ) -> Tuning:
     counts = _counts(name, densities)
-    total = _total(places, counts)
     (alpha,) = densities[0].parameters[name]
+    total = _total(places, counts, alpha)
     one, two = (
         simplex_moves.shapes(alpha, c, place, total.value).used
         for c, place in zip(counts, places, strict=True)
@@ -144,17 +148,19 @@ def safe_total(name: str, y: Values, evaluate: Evaluate) -> Total:
     """Return totals with which no count is negative, even near the corners of the simplex."""
     probed = [_probed(name, y, evaluate, scale) for scale in (1.0, 4.0)]
     places, densities = ([*one, *other] for one, other in zip(*probed, strict=True))
-    return _total(places, _counts(name, densities))
+    return _total(places, _counts(name, densities), None)
 
 
-def _total(places: Sequence[jax.Array], counts: Sequence[jax.Array]) -> Total:
+def _total(
+    places: Sequence[jax.Array], counts: Sequence[jax.Array], alpha: jax.Array | None
+) -> Total:
     sums = [c.sum(axis=-1, keepdims=True) for c in counts]
     sizes = jnp.abs(counts[0]).sum(axis=-1, keepdims=True)
     counted = (jnp.abs(sums[1] - sums[0]) <= 1e-4 * sizes) & (sums[0] > 1e-3 * sizes)
     # A row without data in this minibatch is assumed to be like the rows with data.
     silent = sizes == 0
     counted = jnp.where(silent, (counted | silent).all(), counted)
-    return Total(jnp.where(counted, sums[0], fitted_total(places, counts)), counted)
+    return Total(jnp.where(counted, sums[0], fitted_total(places, counts, alpha)), counted)
 
 
 def by_row(tuning: Tuning, rows: Rows) -> Tuning:
@@ -225,7 +231,9 @@ def refreshed(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluat
 
     def fit() -> jax.Array:
         places, densities = _probed(name, y, evaluate)
-        return jnp.where(old.counted, old.value, fitted_total(places, _counts(name, densities)))
+        alpha = densities[0].parameters[name][0]
+        fitted = fitted_total(places, _counts(name, densities), alpha)
+        return jnp.where(old.counted, old.value, fitted)
 
     stale = tuning.exact & ~old.counted.all()
     value = jax.lax.cond(stale, fit, lambda: old.value)
@@ -311,19 +319,28 @@ def adapted(
     centre = tuning.centre + gain * (value - tuning.centre)
     centre = jnp.where((gain > 0) & jnp.isfinite(value), centre, tuning.centre)
     old = tuning.total.value
+    # One move may ask for any total: the mean must not be that of the largest.
+    total = jnp.minimum(total, 10 * (old + 1))
     fitted = jnp.where((gain > 0) & jnp.isfinite(total), gain * total + (1 - gain) * old, old)
     return tuning._replace(centre=centre, total=tuning.total._replace(value=fitted))
 
 
 def fitted_total(
-    y: Sequence[jax.Array], counts: Sequence[jax.Array], exposure: jax.Array | float = 0.0
+    y: Sequence[jax.Array],
+    counts: Sequence[jax.Array],
+    alpha: jax.Array | None,
+    exposure: jax.Array | float = 0.0,
 ) -> jax.Array:
-    """Return the total that makes the shapes at two points most similar, with no count negative."""
-    numerator, denominator = simplex_moves.slope(y, counts, exposure)
+    """Return the total that makes the shapes at some points most similar, with no count negative.
+
+    The slope is that between the first two points. See `simplex_moves.needed_total` for alpha.
+    """
+    numerator, denominator = simplex_moves.slope(y[:2], counts[:2], exposure)
     fitted = numerator / jnp.where(denominator > 0, denominator, 1)
-    for place, c in zip(y, counts, strict=True):
-        fitted = jnp.maximum(fitted, simplex_moves.needed_total(place, c, exposure))
-    return jnp.maximum(fitted, 0)
+    for i in range(0, len(y), 2):
+        ends = y[i : i + 2], counts[i : i + 2]
+        fitted = jnp.maximum(fitted, simplex_moves.needed_total(*ends, alpha, exposure))
+    return jnp.clip(fitted, 0, _MOST)
 
 
 def _probed(

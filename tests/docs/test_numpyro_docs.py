@@ -42,6 +42,19 @@ def test_combined_with_nuts():
     np.testing.assert_allclose(samples["centres"].mean(axis=0), [-3, 0, 3], atol=0.15)
 
 
+def test_several_chains_within_gibbs():
+    pytest.importorskip("numpyro.infer.gibbs", reason="the Gibbs kernel came with numpyro 0.22")
+    scope = executed("Several chains within Gibbs")
+    assert len(scope["shown"]) == 2
+    assert all(re.match(r"weights .* \| \d+ steps", text) for text in scope["shown"])
+    np.testing.assert_allclose(scope["largest"].mean(axis=1), 31 / 42, atol=0.03)
+
+
+def test_unit_vectors():
+    mean = executed("Unit vectors")["mean"]
+    assert mean[0] > 0.95
+
+
 def test_topics_in_a_larger_model():
     """Slopes of 1 and -1, known to 0.3 or so, and topics that share no words."""
     pytest.importorskip("numpyro.infer.gibbs", reason="the Gibbs kernel came with numpyro 0.22")

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.handlers import reparam
 
-from simplex_jax.numpyro_kernels import SCIR, SGMCMC
+from simplex_jax.numpyro_kernels import SCIR, SGMCMC, GammaReference
 from simplex_jax.samplers import barker
 
 
@@ -36,6 +37,19 @@ def test_a_prior_that_depends_on_an_enumerated_site_is_named():
 
     with pytest.raises(ValueError, match="'p' depends on a site that is summed out"):
         first(model)
+
+
+def test_missing_values_by_obs_mask_are_named_as_in_the_model():
+    def model():
+        p = jnp.ones(3) / 3
+        with numpyro.plate("rows", 2):
+            mask = jnp.array([True, False])
+            numpyro.sample("z", dist.Dirichlet(p), obs=jnp.tile(p, (2, 1)), obs_mask=mask)
+
+    scores = reparam(model, config={"z_unobserved": GammaReference(1.0)})
+    for refused in (model, scores):
+        with pytest.raises(ValueError, match=r"site 'z' has obs_mask.*a latent site of their own"):
+            first(refused)
 
 
 def test_a_log_density_in_half_precision_is_named():

@@ -137,4 +137,4 @@ def test_sites_that_enter_their_own_prior(getkey):
     ):
         kernel = SCIR(model)
         kernel.init(getkey(), 10, None, (SEEN,), {})
-        assert kernel._inspected.recursive == expected
+        assert kernel._inspected.least == expected
