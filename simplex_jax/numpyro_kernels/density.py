@@ -74,8 +74,8 @@ class _Detach(Messenger):
 
     def process_message(self, message: dict[str, Any]) -> None:
         if message["type"] == "sample" and (name := message["name"]) in self.names:
-            if masked(message["fn"]) and is_imputed(name):
-                raise ValueError(imputed(name))
+            if masked(message["fn"]) and sites.is_imputed(name):
+                raise ValueError(sites.imputed(name))
             if message["scale"] is not None or masked(message["fn"]):
                 raise ValueError(
                     f"the prior of site {name!r} is scaled or masked, which is for likelihoods "
@@ -90,24 +90,6 @@ def masked(law: dist.Distribution) -> bool:
     while isinstance(law, dist.ExpandedDistribution | dist.Independent):
         law = law.base_dist
     return isinstance(law, dist.MaskedDistribution)
-
-
-_IMPUTED = "_unobserved"  # numpyro's name for the missing values of a site with obs_mask
-
-
-def is_imputed(name: str) -> bool:
-    """Return whether a masked site is one that numpyro makes of `obs_mask`, by its name."""
-    return name.endswith(_IMPUTED)
-
-
-def imputed(name: str) -> str:
-    """Return the error for a site that numpyro makes of `obs_mask`."""
-    site = name.removesuffix(_IMPUTED)
-    return (
-        f"site {site!r} has obs_mask, of which numpyro makes a masked latent site {name!r}: it is "
-        "not for MCMC (see numpyro.sample). Leave obs_mask out: take the observed rows with "
-        "obs=..., and sample the missing ones as a latent site of their own"
-    )
 
 
 def log_joint(

@@ -187,8 +187,8 @@ def _scores(name: str, fn: dist.Distribution) -> jax.Array:
     # Outside the reparametrised model a mask may turn all densities off, as in `Predictive`.
     off = getattr(site["fn"], "_mask", None) is False
     masked = density.masked(fn) or (density.masked(site["fn"]) and not off)
-    if masked and density.is_imputed(name):
-        raise ValueError(density.imputed(name))
+    if masked and sites.is_imputed(name):
+        raise ValueError(sites.imputed(name))
     if site["scale"] is not None or masked:
         raise ValueError(
             f"the prior of site {name!r} is scaled or masked, so its normal scores would be "

@@ -167,6 +167,24 @@ def kind(site: Mapping[str, Any]) -> str:
     return SPHERE if support is constraints.sphere else OTHER
 
 
+_IMPUTED = "_unobserved"  # numpyro's name for the missing values of a site with obs_mask
+
+
+def is_imputed(name: str) -> bool:
+    """Return whether a masked site is one that numpyro makes of `obs_mask`, by its name."""
+    return name.endswith(_IMPUTED)
+
+
+def imputed(name: str) -> str:
+    """Return the error for a site that numpyro makes of `obs_mask`."""
+    site = name.removesuffix(_IMPUTED)
+    return (
+        f"site {site!r} has obs_mask, of which numpyro makes a masked latent site {name!r}: it is "
+        "not for MCMC (see numpyro.sample). Leave obs_mask out: take the observed rows with "
+        "obs=..., and sample the missing ones as a latent site of their own"
+    )
+
+
 def support_of(law: dist.Distribution) -> constraints.Constraint:
     """Return the support of a law, or of its rows if it is a law of several."""
     # Plates and `to_event` wrap laws; `ImproperUniform` wraps its constraint, even a single one.
