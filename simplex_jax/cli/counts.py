@@ -28,9 +28,10 @@ from simplex_jax.corpus.formats import registry
 from simplex_jax.corpus.formats.format import Kind
 from simplex_jax.corpus.mapping import even_empty
 from simplex_jax.corpus.store import Stored
-from simplex_jax.corpus.text import unmatched
+from simplex_jax.corpus.text import TOKENS, unmatched
 from simplex_jax.corpus.vocabulary import composed
 from simplex_jax.report.display import counted
+from simplex_jax.runtime.processes import is_first
 
 
 def _option(
@@ -89,10 +90,19 @@ ENCODED = ("encoding", "encoding_errors")
 TOKEN_OPTIONS = dict(
     [
         _option(
+            "--tokens",
+            "words: find them by --token-pattern; blanks: texts are tokenised already, split them "
+            "at blanks and drop nothing; icu: separate words of Chinese, Japanese, Thai, Lao, "
+            "Khmer and Burmese (texts; needs pip install 'simplex-jax[icu]').",
+            type=click.Choice(TOKENS),
+            default=TextOptions.tokens,
+            show_default=True,
+        ),
+        _option(
             "--token-pattern",
             "Regular expression of a word (texts).",
             default=TextOptions.token_pattern,
-            show_default="three or more letters",
+            show_default="three or more letters and digits, the first a letter; or two capitals",
             metavar="REGEX",
         ),
         _option(
@@ -144,6 +154,8 @@ VOCABULARY_OPTIONS = TOKEN_OPTIONS | dict(_LIMITS)
 READING = FILE_OPTIONS | VOCABULARY_OPTIONS
 """All reading options, by parameter name."""
 
+_REASONS = 4  # for dropped tokens, in the line about a corpus
+
 
 def read(path: Path, reading: dict[str, Any]) -> Corpus:
     """Read a corpus with `FILE_OPTIONS` and, if given, `VOCABULARY_OPTIONS`.
@@ -151,8 +163,35 @@ def read(path: Path, reading: dict[str, Any]) -> Corpus:
     Words of a given vocabulary that texts cannot have raise a warning.
     """
     data = corpora.read(path, **_keywords(reading))
+    if not _quiet():
+        columns = resolved(str(path), reading)
+        click.echo(_told(data, columns["text_column"], columns["id_column"]), err=True)
     _warn_of_lost(data.vocabulary, path, reading)
     return drop_words(data, reading.get("drop_words"))
+
+
+def _quiet() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is None or bool(context.params.get("quiet")) or not is_first()
+
+
+def _told(data: Corpus, text_column: str | None, id_column: str | None) -> str:
+    """Return a line on what was read: documents, tokens kept and dropped, and columns taken."""
+    kept = int(data.counts.sum())
+    parts = [
+        f"read {counted(data.counts.shape[0], 'document')}, {counted(kept, 'token')} of "
+        f"{counted(len(data.vocabulary), 'word')}"
+    ]
+    if data.tokens is not None and data.tokens.dropped:
+        found, dropped = data.tokens.found, list(data.tokens.dropped.items())
+        total = sum(count for _, count in dropped)
+        largest = ", ".join(f"{count:,} {why}" for why, count in dropped[:_REASONS])
+        more = ", ..." if len(dropped) > _REASONS else ""
+        parts.append(f"{total:,} of {found:,} tokens dropped ({largest}{more})")
+    if text_column is not None:
+        parts.append(f"text from {printable(text_column)!r}")
+        parts.append(f"names from {printable(id_column)!r}" if id_column else "no column of names")
+    return "; ".join(parts)
 
 
 def _warn_of_lost(words: tuple[str, ...], path: Path, reading: dict[str, Any]) -> None:
@@ -186,9 +225,7 @@ def drop_words(data: Corpus, file: str | Path | None) -> Corpus:
     if file is None:
         return data
     words = corpora.read_vocabulary(file)
-    context = click.get_current_context(silent=True)
-    quiet = context is not None and context.params.get("quiet")
-    if not quiet and set(map(composed, words)).isdisjoint(map(composed, data.vocabulary)):
+    if not _quiet() and set(map(composed, words)).isdisjoint(map(composed, data.vocabulary)):
         click.echo(f"warning: {file}: none of its {len(words)} words is in the corpus", err=True)
     return corpora.drop_words(data, words)
 

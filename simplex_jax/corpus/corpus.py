@@ -36,6 +36,14 @@ class EmptyCorpusError(CorpusError):
         self.names = tuple(names)
 
 
+class Tokens(NamedTuple):
+    """What became of the tokens of texts, counted one by one or, with n-grams, in runs."""
+
+    found: int  # words of any kind: runs of letters, digits and underscores, or the given tokens
+    kept: int  # tokens that were counted
+    dropped: dict[str, int]  # numbers of the others by reason, largest first
+
+
 class Corpus(NamedTuple):
     """Word counts of documents, with the words and the document names.
 
@@ -45,12 +53,14 @@ class Corpus(NamedTuple):
         vocabulary: V distinct non-empty words, one per column.
         names: D document names, one per row (not necessarily distinct).
         excerpts: Beginnings of the D texts, for display; empty if there are no texts.
+        tokens: Numbers of the texts' tokens that were counted or dropped; None without texts.
     """
 
     counts: sp.csr_array
     vocabulary: tuple[str, ...]
     names: tuple[str, ...]
     excerpts: tuple[str, ...] = ()
+    tokens: Tokens | None = None
 
 
 def printable(value: object) -> str:
@@ -128,8 +138,9 @@ def from_counts(
     kept. Whole numbers may be floats.
 
     Args:
-        counts: [D, V], documents in rows: anything `numpy.asarray` accepts, a data frame, or any
-            SciPy sparse matrix or array. Whole numbers in 0..2**24, at least one of them positive.
+        counts: [D, V], documents in rows: anything `numpy.asarray` accepts, a data frame, any
+            SciPy sparse matrix or array, or gensim's bags of words, a list of pairs of column and
+            count for each document. Whole numbers in 0..2**24, at least one of them positive.
         vocabulary: V distinct non-empty words, or a dict that maps them to columns 0..V-1; by
             default the column names of a data frame if they are texts, otherwise `w0, w1, ...`.
         names: D document names; by default the index of a data frame, otherwise `0, 1, ...`.
@@ -147,7 +158,11 @@ def from_counts(
         >>> corpus = from_counts([[2, 0, 1], [0, 0, 0]], ["apple", "pear", "plum"])
         >>> corpus.counts.sum(axis=1).tolist(), corpus.names
         ([3, 0], ('0', '1'))
+        >>> from_counts([[(0, 2), (2, 1)], [(1, 1)]]).counts.toarray().tolist()
+        [[2, 0, 1], [0, 1, 0]]
     """
+    if _are_bags(counts):
+        counts = _of_bags(counts, 0 if vocabulary is None else len(vocabulary), source)
     entries = entries_of(counts, source)
     words, labels = labels_of(counts, entries.shape, vocabulary, names, source)
     table = checked_counts(entries, source)
@@ -166,6 +181,27 @@ def empty_corpus(vocabulary: Sequence[str], names: Sequence[str]) -> Corpus:
     """Return documents without a word."""
     shape = (len(names), len(vocabulary))
     return Corpus(sp.csr_array(shape, dtype=np.int32), tuple(vocabulary), tuple(names))
+
+
+def _are_bags(values: Any) -> bool:
+    """Return whether these are lists of pairs, which no table of numbers is."""
+    if not isinstance(values, list | tuple) or not all(isinstance(bag, list) for bag in values):
+        return False
+    pairs = [pair for bag in values for pair in bag]
+    return bool(pairs) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs)
+
+
+def _of_bags(bags: Any, words: int, source: str) -> sp.coo_array:
+    """Return bags of words as an array with a column for each word, or at least for each index."""
+    rows = np.repeat(np.arange(len(bags)), [len(bag) for bag in bags])
+    pairs = [pair for bag in bags for pair in bag]
+    columns = np.asarray([column for column, _ in pairs])
+    if columns.dtype.kind not in "iu" or columns.min() < 0:
+        raise error_at(
+            source, "a pair without the number of a column", "give pairs of column and count"
+        )
+    shape = (len(bags), max(words, int(columns.max()) + 1))
+    return sp.coo_array((np.asarray([count for _, count in pairs]), (rows, columns)), shape=shape)
 
 
 def labels_of(

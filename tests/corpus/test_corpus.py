@@ -325,21 +325,21 @@ def test_texts_with_a_given_vocabulary():
 
 def test_texts_are_words_of_any_script():
     corpus = from_texts(["größe naïve Москва 東京都 h2o"], options=EVERY_WORD)
-    assert corpus.vocabulary == ("größe", "naïve", "москва", "東京都")
+    assert corpus.vocabulary == ("größe", "h2o", "naïve", "москва", "東京都")
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         (unicodedata.normalize("NFD", "größe naïve größe"), ["größe", "naïve", "größe"]),
-        ("İstanbul İl", ["i\u0307stanbul", "i\u0307l"]),
+        ("İstanbul İl", ["i\u0307stanbul"]),
         ("नदी हिन्दी में", ["नदी", "हिन्दी", "में"]),
         ("தமிழ் நதி, বাংলা ভাষা", ["தமிழ்", "நதி", "বাংলা", "ভাষা"]),
         ("كِتَابٌ جديد", ["كِتَابٌ", "جديد"]),
         ("می\u200cخواهم ภาษาไทย", ["می\u200cخواهم", "ภาษาไทย"]),
         ("\U00011103\U00011127\U00011103", ["\U00011103\U00011127\U00011103"]),  # Chakma
-        ("\u2764\ufe0flove 1\u0328abc x_yz \u200cabc", ["love", "abc"]),
-        ("abc\u03281 ab\u0328\u0328 a1b", ["ab\u0328\u0328"]),
+        ("\u2764\ufe0flove 1\u0328abc _yz \u200cabc", ["love", "abc"]),
+        ("abc\u03281 ab\u0328\u0328 1ab", ["abc\u03281", "ab\u0328\u0328"]),
     ],
 )
 def test_marks_are_part_of_words(text, words):

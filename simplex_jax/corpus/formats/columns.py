@@ -8,9 +8,13 @@ from simplex_jax.corpus.corpus import error_at, printable
 from simplex_jax.corpus.reading import Reading
 
 TEXT = (
-    "text", "body", "content", "contents", "document", "abstract", "message", "review", "article",
-    "description", "comment", "tweet", "post", "sentence", "summary",
+    "text", "full_text", "fulltext", "body", "content", "contents", "document", "abstract",
+    "message", "review", "article", "description", "comment", "tweet", "post", "sentence",
+    "summary",
 )  # fmt: skip
+_PROSE = frozenset(TEXT) - {"document", "sentence"}  # names of columns that hold whole texts
+_WORD = frozenset(("term", "word", "token", "feature", "lemma"))
+_DOCUMENT = frozenset(("document", "doc", "doc_id", "docid", "document_id"))
 IDENTITY = (
     "id", "doc_id", "docid", "document_id", "uid", "uuid", "key", "name", "filename", "file",
     "path", "url", "title",
@@ -25,6 +29,21 @@ def resolved(
     Case and surrounding blanks of common names are ignored. The column of names may be None. If
     there is no column of text, the error has further remedies.
     """
+    titles = {column.strip().lower() for column in columns}
+    if (
+        reading.text_column is None
+        and titles & _WORD
+        and titles & _DOCUMENT
+        and not titles & _PROSE
+    ):
+        raise error_at(
+            path,
+            f"a record is a word of a document, not a document, by the columns "
+            f"{_column_list(columns)}",
+            "write the counts as Matrix Market or a document-term matrix (--format dense), or "
+            "give the column of texts, --text-column (text_column)",
+            line=line,
+        )
     text = _column(columns, reading.text_column, TEXT, "text_column", path, line)
     if text is None:
         raise error_at(

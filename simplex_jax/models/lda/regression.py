@@ -7,6 +7,7 @@ import numpy as np
 
 from simplex_jax import arguments
 from simplex_jax.corpus import frames, to_vocabulary
+from simplex_jax.corpus.corpus import printable
 from simplex_jax.evaluate import composition, covariates, diagnostics
 from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.evaluate.covariates import Design, Term
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FEW_DRAWS, _FEW_DOCUMENTS = 10, 5
+_HIGH = 0.5  # leverage; at 0.9, of one number far from all others, 95% intervals cover 55%
 _SHOWN = 12  # topics in a plot
 
 
@@ -221,11 +223,23 @@ def effects(
             for topic, row in enumerate(words)
         ),
         prevalence=fitted.prevalence,
-        warnings=tuple(_warnings(fitted, design, total, len(worded), draws)),
+        warnings=tuple(
+            _warnings(
+                fitted, design, total, len(worded), draws, documents.names, worded[design.rows]
+            )
+        ),
     )
 
 
-def _warnings(fitted: Fit, design: Design, total: int, worded: int, draws: int) -> Iterator[str]:
+def _warnings(
+    fitted: Fit,
+    design: Design,
+    total: int,
+    worded: int,
+    draws: int,
+    names: Sequence[str],
+    rows: np.ndarray,
+) -> Iterator[str]:
     if empty := total - worded:
         yield f"{counted(empty, 'document')} without a word of the model left out"
     if missing := worded - len(design.rows):
@@ -241,6 +255,16 @@ def _warnings(fitted: Fit, design: Design, total: int, worded: int, draws: int) 
     if small:
         shown = ", ".join(small[:5]) + (", ..." if len(small) > 5 else "")
         yield f"fewer than {_FEW_DOCUMENTS} documents are in {shown}: their intervals are rough"
+    leverage = (design.matrix**2).sum(axis=1)
+    high = np.flatnonzero(leverage > _HIGH)
+    if high.size and not all(term.grouped or term.kind == "difference" for term in design.terms):
+        most = int(high[np.argmax(leverage[high])])
+        yield (
+            f"{counted(high.size, 'document')} with numbers far from all others, such as "
+            f"{printable(names[rows[most]])!r} (leverage {leverage[most]:.2f}), nearly decide the "
+            "fit alone, and intervals are too narrow: check the numbers, group them (every, "
+            "--every), or give their logarithms"
+        )
     rough = np.flatnonzero(diagnostics.rough(fitted.diagnostics, fitted.shared))
     if rough.size:
         shown = ", ".join(map(str, rough[:10])) + (", ..." if rough.size > 10 else "")

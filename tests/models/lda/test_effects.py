@@ -169,6 +169,16 @@ def test_reasons_for_care_are_said(corpus):
     assert "fewer than 5 documents are in group=c: their intervals are rough" in said
 
 
+def test_a_number_far_from_all_others_is_warned_of(fitted, corpus):
+    counts, group = corpus
+    income = [*np.linspace(1, 2, len(group) - 1), 1e4]
+    said = "\n".join(lda.effects(fitted, counts, {"income": income}, sweeps=2).warnings)
+    assert "1 document with numbers far from all others" in said
+    assert f"'{len(group) - 1}' (leverage 1.00)" in said
+    usual = lda.effects(fitted, counts, {"income": np.log(income)}, sweeps=2, every=1).warnings
+    assert "far from" not in "\n".join(usual)
+
+
 def test_documents_of_another_vocabulary_are_mapped(fitted, corpus):
     counts, group = corpus
     words = fitted.vocabulary
