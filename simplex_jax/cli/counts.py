@@ -58,11 +58,15 @@ FILE_OPTIONS = dict(
         _option(
             "--transpose", "Words are in rows and documents in columns ({formats}).", is_flag=True
         ),
-        _option("--layer", "Layer of the file that holds the counts ({formats}).  [default: X]"),
         _option(
-            "--zero-based",
-            "Indices count from 0, as scikit-learn writes them, not from 1 ({formats}).",
-            is_flag=True,
+            "--layer",
+            "Layer of the file that holds the counts ({formats}), such as raw for raw.X, or type "
+            "of the features (10x).  [default: X, or the only type]",
+        ),
+        _option(
+            "--first-index",
+            "Index of the first word ({formats}).  [default: 1 in svmlight, 0 in ldac]",
+            type=click.IntRange(0, 1),
         ),
         _option(
             "--text-column",

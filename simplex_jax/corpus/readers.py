@@ -32,7 +32,7 @@ def read(
     names: str | Path | None = None,
     transpose: bool = False,
     layer: str | None = None,
-    zero_based: bool = False,
+    first_index: int | None = None,
     text_column: str | None = None,
     id_column: str | None = None,
 ) -> Corpus:
@@ -52,8 +52,10 @@ def read(
             `backslashreplace` or `cp1252`; see `Reading`. All but `strict` warn of them.
         names: File with one document name a line.
         transpose: True if words are in rows and documents in columns.
-        layer: Layer with the counts (`h5ad`); None for `X`.
-        zero_based: True if indices count from 0 (`svmlight`).
+        layer: Layer with the counts (`h5ad`), where `raw` is `raw.X`; None for `X`. Type of the
+            features (`10x`).
+        first_index: Index of the first word, 0 or 1; None for what the format defines: 1 in
+            `svmlight`, 0 in `ldac`.
         text_column: Column or field of the text; see `Reading`.
         id_column: Column or field of the document names; None to recognise it, if there is one.
 
@@ -83,7 +85,7 @@ def read(
         names=_optional_path(names),
         transpose=transpose,
         layer=layer,
-        zero_based=zero_based,
+        first_index=first_index,
         text_column=text_column,
         id_column=id_column,
     )
@@ -154,7 +156,7 @@ def convert(
     names: str | Path | None = None,
     transpose: bool = False,
     layer: str | None = None,
-    zero_based: bool = False,
+    first_index: int | None = None,
     text_column: str | None = None,
     id_column: str | None = None,
 ) -> store.Stored:
@@ -193,7 +195,7 @@ def convert(
         names=_optional_path(names),
         transpose=transpose,
         layer=layer,
-        zero_based=zero_based,
+        first_index=first_index,
         text_column=text_column,
         id_column=id_column,
     )

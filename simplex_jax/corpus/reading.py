@@ -19,9 +19,10 @@ class Reading:
 
     Attributes:
         format: Name of the format; None to recognise it.
-        vocabulary: File with one word a line. For text, only these words are counted; for `uci`
-            and `ldac` it replaces the vocabulary next to the file; for other counts and for unit
-            vectors it names the columns. A `store` has its own.
+        vocabulary: File with one word a line, or a table (see `vocabulary.read_vocabulary`). For
+            text, only these words are counted; for `uci` and `ldac` it replaces the vocabulary next
+            to the file; for other counts and for unit vectors it names the columns. A `store` has
+            its own.
         text: Tokens and vocabulary limits of text.
         encoding: Encoding of text and tables; vocabularies are UTF-8. A byte-order mark of UTF-8,
             UTF-16 or UTF-32 in a file overrides it.
@@ -30,8 +31,10 @@ class Reading:
             such as `\xe9`; `cp1252`, take them for Windows' Western European.
         names: File with one document name a line.
         transpose: True if words are in rows and documents in columns.
-        layer: Layer of an `h5ad` file with the counts; None for `X`.
-        zero_based: True if indices count from 0 (`svmlight`).
+        layer: Layer of an `h5ad` file with the counts, where `raw` is `raw.X`; None for `X`. Type
+            of the features, or genome, in `10x`, if there are several.
+        first_index: Index of the first word, 0 or 1; None for what the format defines: 1 in
+            `svmlight`, 0 in `ldac`.
         text_column: Column or field of the text, or its number from 1 in a table without a
             header; None to recognise it by common names.
         id_column: Column or field of the document names; None to recognise it, if there is one.
@@ -47,7 +50,7 @@ class Reading:
     names: Path | None = None
     transpose: bool = False
     layer: str | None = None
-    zero_based: bool = False
+    first_index: int | None = None
     text_column: str | None = None
     id_column: str | None = None
     drop: tuple[str, ...] = ()

@@ -184,7 +184,11 @@ def test_words_to_drop_that_are_not_there_are_said(tmp_path):
     [
         (["--token-pattern", "("], 2, "token_pattern='(': not a regular expression"),
         (["--ngrams", "2", "1"], 2, "ngrams=(2, 1): give two whole numbers"),
-        (["--zero-based"], 1, "zero_based=True: not supported by format lines; supported by svml"),
+        (
+            ["--first-index", "0"],
+            1,
+            "first_index=0: not supported by format lines; supported",
+        ),
     ],
 )
 def test_bad_options_of_reading_are_one_line(tmp_path, option, status, says):

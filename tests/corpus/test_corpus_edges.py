@@ -56,6 +56,7 @@ def written(folder, format, counts):
 COUNTED = ["uci", "mtx", "ldac", "svmlight", "dense", "npz", "store"]
 
 
+@pytest.mark.filterwarnings("ignore:.*no word has id 0")
 @pytest.mark.parametrize("format", COUNTED)
 def test_empty_documents_and_documents_of_one_word_stay(tmp_path, format):
     counts = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 0], [0, 0, 7], [0, 0, 0]])

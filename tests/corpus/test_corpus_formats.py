@@ -165,8 +165,8 @@ def test_svmlight(place, content):
 
 def test_svmlight_from_0_as_scikit_learn_writes_it(place):
     dump_svmlight_file(COUNTS, [1, 0, 1], str(place / "x"))
-    check(read(place / "x", "svmlight", zero_based=True))
-    with pytest.raises(CorpusError, match=r"x:1: invalid index 0 .* give --zero-based"):
+    check(read(place / "x", "svmlight", first_index=0))
+    with pytest.raises(CorpusError, match=r"x:1: invalid index 0 .* give --first-index 0"):
         read(place / "x", "svmlight")
 
 
@@ -332,7 +332,7 @@ def test_h5ad(place, layout, dtype):
     check(read(path), WORDS, NAMES)
     write_h5ad(path, COUNTS * 2, layout, name="layers/twice")
     np.testing.assert_array_equal(read(path, layer="twice").counts.toarray(), 2 * COUNTS)
-    with pytest.raises(CorpusError, match=r"no layer 'raw'; give one of its layers: twice"):
+    with pytest.raises(CorpusError, match=r"no layer 'raw'; give one of these: X, twice"):
         read(path, layer="raw")
 
 
@@ -340,12 +340,12 @@ def test_h5ad(place, layout, dtype):
 @pytest.mark.parametrize("layout", ["csr", "csc", "dense"])
 def test_h5ad_is_stored_in_pieces(place, layout, transpose, monkeypatch):
     """The same corpus as if read at once; in pieces where those of a document are together."""
-    h5ad = importlib.import_module("simplex_jax.corpus.formats.h5ad")
-    monkeypatch.setattr(h5ad, "_ENTRIES", 2)
+    hdf5 = importlib.import_module("simplex_jax.corpus.formats.hdf5")
+    monkeypatch.setattr(hdf5, "_ENTRIES", 2)
     pieces = []
-    assembled = h5ad.assembled
+    assembled = hdf5.assembled
     monkeypatch.setattr(
-        h5ad, "assembled", lambda *parts: pieces.append(parts[1][0]) or assembled(*parts)
+        hdf5, "assembled", lambda *parts: pieces.append(parts[1][0]) or assembled(*parts)
     )
     labels = {"obs": WORDS, "var": NAMES} if transpose else {"obs": NAMES, "var": WORDS}
     write_h5ad(place / "x.h5ad", COUNTS.T if transpose else COUNTS, layout, **labels)
@@ -359,7 +359,8 @@ def test_h5ad_is_stored_in_pieces(place, layout, transpose, monkeypatch):
 
 def test_h5ad_in_pieces_whose_ends_are_of_a_small_type(place, monkeypatch):
     h5py = pytest.importorskip("h5py")
-    monkeypatch.setattr(importlib.import_module("simplex_jax.corpus.formats.h5ad"), "_ENTRIES", 50)
+    hdf5 = importlib.import_module("simplex_jax.corpus.formats.hdf5")
+    monkeypatch.setattr(hdf5, "_ENTRIES", 50)
     table = np.ones((12, 10), np.int32)
     write_h5ad(place / "x.h5ad", table, "csr", [f"d{i}" for i in range(12)], list("abcdefghij"))
     with h5py.File(place / "x.h5ad", "a") as file:
@@ -406,7 +407,7 @@ def test_h5ad_without_h5py_says_what_to_install(place, monkeypatch):
 def test_counts_have_no_options_of_texts(place, options):
     sp.save_npz(place / "x.npz", sp.csr_array(COUNTS))
     (option,) = options
-    says = f"^{option}=.*: not supported by format npz; supported by folder, csv, tsv, jsonl, lines"
+    says = f"^{option}=.*: not supported by format npz; supported by folder, csv, tsv, jsonl, mallet, lines"
     with pytest.raises(ValueError, match=says):
         read(place / "x.npz", text=TextOptions(**options))
     with pytest.raises(ValueError, match=says):
@@ -424,7 +425,7 @@ def test_counts_have_no_options_of_texts(place, options):
         ("x.txt", "apple", "transpose", True),
         ("x.csv", "text\napple", "layer", "X"),
         ("x.dat", "1 0:1\n", "text_column", "text"),
-        ("x.jsonl", '{"text": "apple"}', "zero_based", True),
+        ("x.jsonl", '{"text": "apple"}', "first_index", 0),
     ],
 )
 def test_an_option_that_the_format_does_not_support(place, name, content, option, value):

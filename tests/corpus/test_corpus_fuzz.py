@@ -2,6 +2,7 @@
 
 import io
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,17 @@ DENSE = [b",apple,pear\r\nd1,1,0\r\nd2,2.0,3\r\n", b"apple;pear\n1;0\n2;1e0\n"]
 TABLES = [b'id,text\r\n1,"apple, ""pear"""\n2,plum\n', b"id\ttext\n1\tapple pear\n2\tplum\n"]
 JSONL = [b'{"id": 1, "text": "apple pear"}\n\n{"id": "b", "text": null}\n']
 LINES = ["apple pear\npl\u00fcm\n".encode(), "\ufeffapple\r\n\r\npear".encode()]
+INSTANCES = [b"a\ten\tapple pear\nb\ten\tplum\n", b"a en apple\n\nb, de, pear plum\n"]
+STATES = [
+    b"#doc source pos typeindex type topic\n#alpha : 0.1 0.1\n#beta : 0.01\n"
+    b"0 a.txt 0 0 apple 1\n0 a.txt 1 2 pear 0\n2 c.txt 0 2 pear 1\n"
+]
+TENX = {
+    "matrix.mtx": BANNER + b"%\n3 2 3\n1 1 2\n3 1 1\n2 2 5\n",
+    "features.tsv": b"E0\tapple\tPeaks\nE1\tpear\tPeaks\nE2\tapple\tPeaks\n",
+    "barcodes.tsv": b"AAAC-1\nAAAG-1\n",
+}
+DICTIONARIES = [b"2\n0\tapple\t1\n2\tplum\t2\n1\tpear\t2\n"]
 
 
 @st.composite
@@ -85,7 +97,9 @@ def accept_or_refuse(content, name, **arguments):
 def accepted(path, **arguments):
     """The sound corpus at `path`, or None after an error that is one line."""
     try:
-        corpus = read(path, **arguments)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*no word has id 0")
+            corpus = read(path, **arguments)
     except CorpusError as error:
         message = str(error)
     else:
@@ -141,6 +155,38 @@ def test_npz_of_inconsistent_arrays(arrays):
 @given(st.one_of(damaged(LINES), st.binary(max_size=64), st.text(max_size=64).map(str.encode)))
 def test_lines(content):
     accept_or_refuse(content, "x.txt", format="lines", text=EVERY_WORD)
+
+
+@fuzz
+@given(st.one_of(damaged(STATES), st.binary(max_size=64).map(lambda rest: STATES[0][:150] + rest)))
+def test_states_of_mallet(content):
+    accept_or_refuse(content, "topic-state", format="mallet-state")
+
+
+@fuzz
+@given(st.one_of(damaged(INSTANCES), st.text(max_size=64).map(str.encode)))
+def test_instances_of_mallet(content):
+    accept_or_refuse(content, "x.txt", format="mallet", text=EVERY_WORD)
+
+
+@fuzz
+@given(st.data())
+def test_10x_folders(data):
+    part = data.draw(st.sampled_from(list(TENX)))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in TENX.items():
+            content = data.draw(damaged([content])) if name == part else content
+            Path(folder, name).write_bytes(content)
+        accepted(Path(folder))
+
+
+@fuzz
+@given(st.one_of(damaged(DICTIONARIES), table.map(lambda rows: b"2\n" + rows.replace(b" ", b"\t"))))
+def test_dictionaries_of_gensim(content):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "x.mm").write_bytes(MTX[0])
+        Path(folder, "dictionary.txt").write_bytes(content)
+        accepted(Path(folder, "x.mm"))
 
 
 @fuzz
@@ -272,6 +318,8 @@ def test_the_undamaged_files_are_accepted(tmp_path):
         "x.txt": LINES,
         "x.mtx": MTX,
         "x.dat": PAIRS,
+        "topic-state": STATES,
+        "mallet.txt": INSTANCES[:1],
         "x.csv": TABLES[:1],
         "x.tsv": TABLES[1:],
         "x.jsonl": JSONL,
@@ -286,6 +334,10 @@ def test_the_undamaged_files_are_accepted(tmp_path):
             (tmp_path / name).write_bytes(content)
             texts = FORMATS[resolve(tmp_path / name, Reading()).format].texts
             assert read(tmp_path / name, text=EVERY_WORD if texts else None).counts.nnz
+    for name, content in TENX.items():
+        (tmp_path / "10x").mkdir(exist_ok=True)
+        (tmp_path / "10x" / name).write_bytes(content)
+    assert read(tmp_path / "10x").vocabulary == ("apple", "pear", "apple-1")
     for content in DENSE:
         (tmp_path / "x.csv").write_bytes(content)
         assert read(tmp_path / "x.csv", "dense").vocabulary == ("apple", "pear")

@@ -29,9 +29,9 @@ def test_the_registry_is_sound():
     fields = {field.name for field in dataclasses.fields(Reading)}
     assert all(set(entry.options) <= fields for entry in FORMATS.values())
     assert [entry.name for entry in formats_of("counts")][-1] == "lines", "which takes any file"
-    assert having("zero_based") == "svmlight"
+    assert having("first_index") == "ldac, svmlight"
     modules = {path.stem for path in (ROOT / "simplex_jax/corpus/formats").glob("*.py")}
-    helpers = {"__init__", "format", "registry", "columns", "matrix"}
+    helpers = {"__init__", "format", "registry", "columns", "matrix", "hdf5"}
     functions = [getattr(entry.read, "func", entry.read) for entry in FORMATS.values()]
     readers = {function.__module__.rpartition(".")[2] for function in functions}
     assert readers == modules - helpers, "give each a line in registry.py, or name it a helper here"
@@ -62,7 +62,7 @@ def test_readers_pass_the_options_of_all_formats_on(reader, tmp_path, monkeypatc
         "names": Path("n"),
         "transpose": True,
         "layer": "raw",
-        "zero_based": True,
+        "first_index": 0,
         "text_column": "body",
         "id_column": "key",
     }.items():
@@ -104,8 +104,8 @@ def test_a_new_format_is_one_record(tmp_path, monkeypatch):
     (tmp_path / "x").write_text("TOY apple\n")
     assert read(tmp_path / "x", text=EVERY_WORD).vocabulary == ("apple", "toy")
     assert resolve(tmp_path / "x", Reading(layer="a")).format == "toy"
-    assert having("layer") == "toy, h5ad"
-    assert having("min_df") == "toy, folder, csv, tsv, jsonl, lines"
+    assert having("layer") == "toy, 10x, h5ad"
+    assert having("min_df") == "toy, folder, csv, tsv, jsonl, mallet, lines"
     with pytest.raises(ValueError, match="give one of toy, store"):
         read(tmp_path / "x", "tyo")
     with pytest.raises(ValueError, match="names=y: not supported by format toy"):

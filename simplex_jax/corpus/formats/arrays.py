@@ -1,45 +1,60 @@
-"""Unit vectors in files written by `numpy.save` and `scipy.sparse.save_npz`."""
+"""Unit vectors in files of `numpy.save` and `scipy.sparse.save_npz`, and in Matrix Market."""
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax.corpus import files, vectors
 from simplex_jax.corpus.corpus import CorpusError, error_at, printable
-from simplex_jax.corpus.formats import npz
-from simplex_jax.corpus.formats.format import Format, Source
+from simplex_jax.corpus.formats import matrix_market, npz
+from simplex_jax.corpus.formats.format import Format, Source, source_of
+from simplex_jax.corpus.formats.matrix import with_words
 from simplex_jax.corpus.packed import ZIP
 from simplex_jax.corpus.reading import Reading
 from simplex_jax.corpus.vectors import UnitVectors
-from simplex_jax.corpus.vocabulary import numbered, read_names, read_vocabulary
+from simplex_jax.corpus.vocabulary import numbered, read_names
 
 _NPY = b"\x93NUMPY"
 
 
 def recognises(source: Source) -> bool:
-    """Recognise an array written by `numpy.save`; an `.npz` may hold counts instead."""
-    return source.head.startswith(_NPY)
+    """Recognise an array of `numpy.save`, and a matrix with fractions in Matrix Market.
+
+    An `.npz`, and a matrix of whole numbers, may hold counts instead.
+    """
+    if source.head.startswith(_NPY):
+        return True
+    return matrix_market.has_fractions(source.path, source.head)
 
 
 def read(path: Path, reading: Reading) -> UnitVectors:
-    """Read unit vectors [D, V] from an `.npy` or `.npz` file; see `corpus.read_vectors`."""
+    """Read unit vectors [D, V]; see `corpus.read_vectors`."""
     with files.open_regular(path) as file:
         packed = file.read(2) == ZIP
-    table = _sparse(path) if packed else _dense(path)
-    words = None if reading.vocabulary is None else read_vocabulary(reading.vocabulary)
+    vocabulary = reading.vocabulary
+    table: Any
+    if not packed and matrix_market.recognises(source_of(path)):
+        table = _checked(matrix_market.matrix(path), path)
+        vocabulary = vocabulary or matrix_market.dictionary_beside(path)
+    elif packed:
+        table = _checked(npz.sparse_array(path), path)
+    else:
+        table = _dense(path)
+    words = None
+    if vocabulary is not None:
+        table, words = with_words(table, vocabulary)
     names = numbered(table.shape[0]) if reading.names is None else read_names(reading.names)
     return vectors.from_array(table, words, names, normalise=reading.normalise, source=str(path))
 
 
-FORMAT = Format(
-    "vectors", "vectors", "unit vectors, .npy or .npz", recognises, read, ("names", "normalise")
-)
+_NOUN = "unit vectors, .npy, .npz or .mtx"
+FORMAT = Format("vectors", "vectors", _NOUN, recognises, read, ("names", "normalise"))
 
 
-def _sparse(path: Path) -> sp.sparray:
-    table = npz.sparse_array(path)
+def _checked(table: sp.sparray, path: Path) -> sp.sparray:
     if max(table.shape) > table.nnz + files.MAX_UNUSED:
         raise error_at(path, f"shape {table.shape}, {table.nnz} entries", "check the shape")
     return table

@@ -12,6 +12,9 @@ from simplex_jax.corpus.encodings import Encoding, Stream, recoded
 from simplex_jax.corpus.formats.format import Format, Source, members_of
 from simplex_jax.corpus.reading import Reading, corpus_of_texts
 
+_ZARR = {".zgroup", ".zarray", ".zattrs", "zarr.json"}
+"""Members of a folder that zarr writes."""
+
 
 def recognises(source: Source) -> bool:
     """Recognise a folder, or an archive of several files."""
@@ -55,6 +58,9 @@ def _folder_texts(root: Path, encoding: Encoding) -> Iterator[tuple[str, str, bo
     for folder, subfolders, file_names in os.walk(root, onerror=stop):
         subfolders[:] = [name for name in subfolders if not name.startswith(".")]
         paths += [Path(folder, name) for name in file_names if not name.startswith(".")]
+    if root.suffix == ".zarr" or _ZARR.intersection(os.listdir(root)):
+        remedy = "convert it with anndata: anndata.read_zarr(folder).write_h5ad('cells.h5ad')"
+        raise error_at(root, "this is a zarr store", remedy)
     if not paths:
         raise error_at(root, "no file in the folder", "give a folder of text files")
     for name, path in sorted((path.relative_to(root).as_posix(), path) for path in paths):
@@ -96,6 +102,9 @@ def _archive_texts(path: Path, encoding: Encoding) -> Iterator[tuple[str, str, b
 
 def _text(stream: Stream, path: Path) -> tuple[str, bool]:
     data = stream.read(files.MAX_DOCUMENT + 1)
+    if data.startswith(b"%%MatrixMarket"):
+        remedy = "give it by itself, or the folder of a 10x matrix, features and barcodes"
+        raise error_at(path, "a matrix among texts", remedy)
     if len(data) > files.MAX_DOCUMENT:
         raise error_at(path, "the file has more than 64 MiB", "cut it into documents")
     return files.decoded(data, path, stream.encoding)

@@ -1,6 +1,10 @@
-"""The lda-c format: one document a line, `M id:count id:count ...`, M pairs with ids from 0."""
+"""The lda-c format: one document a line, `M id:count id:count ...`, M pairs with ids from 0.
+
+Some programs write ids from 1.
+"""
 
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -47,12 +51,13 @@ def recognises(source: Source) -> bool:
 def read(path: Path, reading: Reading) -> Corpus:
     """Read documents, by default named by their line numbers.
 
-    `0` is an empty document; repeated ids are summed. The default vocabulary is the first of
+    `0` is an empty document; repeated ids are summed. Ids count from 0 unless `reading.first_index`
+    says otherwise; a warning tells if none is 0. The default vocabulary is the first of
     `vocab.NAME.txt`, `NAME.vocab` and `vocab.txt` next to `path` (each also packed); without one,
     the words are `w0, w1, ...` up to the largest id in the file.
     """
     words = _vocabulary(path, reading)
-    parts = list(_documents(path, MAX_WORDS if words is None else len(words)))
+    parts = list(_documents(path, MAX_WORDS if words is None else len(words), reading.first_index))
     if not parts:
         raise error_at(path, "no document in the file", "give one a line")
     sizes, ids, counts = map(np.concatenate, zip(*parts, strict=True))
@@ -67,10 +72,13 @@ def blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
     words = _vocabulary(path, reading)
     if words is None:
         raise error_at(path, "no vocabulary next to it", "give a vocabulary file to store it")
-    yield Blocks(words, (_table(part, len(words)) for part in _documents(path, len(words))))
+    parts = _documents(path, len(words), reading.first_index)
+    yield Blocks(words, (_table(part, len(words)) for part in parts))
 
 
-FORMAT = Format("ldac", "counts", "lda-c", recognises, read, options=("names",), blocks=blocks)
+FORMAT = Format(
+    "ldac", "counts", "lda-c", recognises, read, ("names", "first_index"), blocks=blocks
+)
 
 
 def _vocabulary(path: Path, reading: Reading) -> tuple[str, ...] | None:
@@ -86,9 +94,9 @@ def _table(documents: _Documents, columns: int) -> sp.csr_array:
     return sp.csr_array(entries, shape=(len(documents.sizes), columns))
 
 
-def _documents(path: Path, words: int) -> Iterator[_Documents]:
+def _documents(path: Path, words: int, first_index: int | None) -> Iterator[_Documents]:
     """Yield documents, some thousands at a time; blank lines are allowed only at the end."""
-    blank = 0
+    blank, first, least = 0, first_index or 0, MAX_WORDS
     with files.reading(path) as (stream, _):
         for line, chunk in files.line_blocks(stream, path, 1, files.MAX_DOCUMENT):
             content = chunk.rstrip()
@@ -98,15 +106,24 @@ def _documents(path: Path, words: int) -> Iterator[_Documents]:
             if chunk.count(b"\n") > end:
                 blank = blank or line + end
             if content:
-                part = _parse_block(content + b"\n", words)
-                yield _parse_lines(content, path, words, line) if part is None else part
+                within = range(first, first + words)
+                part = _parse_block(content + b"\n", within)
+                part = _parse_lines(content, path, within, line) if part is None else part
+                least = min(least, int(part.ids.min(initial=MAX_WORDS)))
+                yield part._replace(ids=part.ids - first)
+    if first_index is None and 0 < least < MAX_WORDS:
+        warnings.warn(
+            f"{path}: no word has id 0, and ids are taken to count from 0: give --first-index "
+            "(first_index) 1 if they count from 1, or 0 to confirm",
+            stacklevel=3,
+        )
 
 
 def _blank_line(path: Path, line: int) -> Exception:
     return error_at(path, "the line is blank", "write 0 for an empty document", line=line)
 
 
-def _parse_block(chunk: bytes, words: int) -> _Documents | None:
+def _parse_block(chunk: bytes, within: range) -> _Documents | None:
     """Return the documents if all lines are well formed and in range; None if one may not be."""
     chunk = chunk.replace(b"\r\n", b"\n").replace(b" \n", b"\n")
     lines = [line.partition(b" ") for line in chunk.split(b"\n")[:-1]]
@@ -121,12 +138,12 @@ def _parse_block(chunk: bytes, words: int) -> _Documents | None:
     if numbers.size != 2 * sizes.sum():
         return None
     ids, counts = numbers.astype(np.int64).reshape(-1, 2).T
-    if (ids < 0).any() or (ids >= words).any() or (counts > MAX_COUNT).any():
+    if (ids < within.start).any() or (ids >= within.stop).any() or (counts > MAX_COUNT).any():
         return None
     return _Documents(sizes, ids, counts)
 
 
-def _parse_lines(chunk: bytes, path: Path, words: int, line: int) -> _Documents:
+def _parse_lines(chunk: bytes, path: Path, within: range, line: int) -> _Documents:
     sizes, pairs = [], []
     for number, text in enumerate(chunk.split(b"\n"), start=line):
         head, *fields = text.split() or [b""]
@@ -137,20 +154,22 @@ def _parse_lines(chunk: bytes, path: Path, words: int, line: int) -> _Documents:
             remedy = "start the line with the number of its pairs `id:count`"
             raise error_at(path, problem, remedy, line=number)
         sizes.append(len(fields))
-        pairs += [_pair(field, path, words, number) for field in fields]
+        pairs += [_pair(field, path, within, number) for field in fields]
     ids, counts = np.array(pairs, np.int64).reshape(-1, 2).T
     return _Documents(np.array(sizes, np.int64), ids, counts)
 
 
-def _pair(field: bytes, path: Path, words: int, line: int) -> tuple[int, int]:
+def _pair(field: bytes, path: Path, within: range, line: int) -> tuple[int, int]:
     word, _, count = field.partition(b":")
     if not files.WHOLE.fullmatch(word) or not files.WHOLE.fullmatch(count):
         raise error_at(
             path, f"{files.shown(field)} is not `id:count`", "correct the pair", line=line
         )
-    if not 0 <= int(word) < words:
-        problem = f"word id {int(word)} is not in 0..{words - 1}"
+    if int(word) not in within:
+        problem = f"word id {int(word)} is not in {within.start}..{within.stop - 1}"
         remedy = "correct the pair, or give the vocabulary that belongs to this file"
+        if int(word) == within.stop and within.start == 0:
+            remedy += ", or --first-index (first_index) 1 if ids count from 1"
         raise error_at(path, problem, remedy, line=line)
     if not 0 <= int(count) <= MAX_COUNT:
         problem = f"count {int(count)} is not in 0..{MAX_COUNT}"

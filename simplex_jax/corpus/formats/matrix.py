@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from simplex_jax.corpus.corpus import Corpus, error_at, from_counts, printable
 from simplex_jax.corpus.files import MAX_UNUSED
 from simplex_jax.corpus.reading import Reading
-from simplex_jax.corpus.vocabulary import numbered, read_names, read_vocabulary
+from simplex_jax.corpus.vocabulary import is_dictionary, numbered, read_names, read_vocabulary
 
 
 def corpus_of(
@@ -29,7 +29,7 @@ def corpus_of(
     if reading.transpose:
         table, words, names = table.T, names, words
     if reading.vocabulary is not None:
-        words = read_vocabulary(reading.vocabulary)
+        table, words = with_words(table, reading.vocabulary)
     if reading.names is not None:
         names = read_names(reading.names)
     documents, columns = table.shape
@@ -42,6 +42,19 @@ def corpus_of(
     if names is None:
         names = numbered(documents, first)
     return from_counts(table, words, names, source=str(path))
+
+
+def with_words(table: sp.sparray, vocabulary: Path) -> tuple[sp.sparray, tuple[str, ...]]:
+    """Return a matrix and the words in a file, with columns for all words of gensim's dictionary.
+
+    gensim's corpora end at the last word that they have.
+    """
+    words = read_vocabulary(vocabulary)
+    if len(words) > table.shape[1] and is_dictionary(vocabulary):
+        entries = sp.coo_array(table)
+        entries.resize(table.shape[0], len(words))
+        table = entries
+    return table, words
 
 
 def check_length(

@@ -5,12 +5,15 @@ field. So the grammar of the entries is checked first.
 """
 
 import io
+import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
@@ -18,7 +21,9 @@ from simplex_jax.corpus import files
 from simplex_jax.corpus.corpus import MAX_WORDS, Corpus, CorpusError, error_at, printable
 from simplex_jax.corpus.formats.format import Format, Source
 from simplex_jax.corpus.formats.matrix import corpus_of
+from simplex_jax.corpus.packed import content_name
 from simplex_jax.corpus.reading import Reading
+from simplex_jax.corpus.vocabulary import is_dictionary, vocabulary_beside
 
 _VALUES = {
     "integer": rb"[ \t]++-?\d++",
@@ -43,16 +48,42 @@ def read(path: Path, reading: Reading) -> Corpus:
 
     The matrix is integer, real (with whole values) or pattern (all counts are 1), without symmetry.
     Entries may be in any order; duplicates are summed. By default the words are `w0, w1, ...` and
-    the documents `1, 2, ...`.
+    the documents `1, 2, ...`. The words of gensim's `.mm` are those of a `dictionary.txt`, or of
+    `NAME_wordids.txt` for `NAME_bow.mm`, next to it, if it is a dictionary that gensim saved.
     """
+    if reading.vocabulary is None and not reading.transpose:
+        reading = replace(reading, vocabulary=dictionary_beside(path))
+    return corpus_of(matrix(path), path, reading, first=1)
+
+
+FORMAT = Format("mtx", "counts", "Matrix Market", recognises, read, options=("names", "transpose"))
+
+
+def matrix(path: Path) -> sp.coo_array:
+    """Read the matrix in a file."""
     field = _check_header(path)
     _check_entries(path, field)
     with files.reading(path) as (stream, _):
         table = _call_scipy(partial(scipy.io.mmread, spmatrix=False), stream, path, _CORRECT)
-    return corpus_of(sp.coo_array(table), path, reading, first=1)
+    return sp.coo_array(table)
 
 
-FORMAT = Format("mtx", "counts", "Matrix Market", recognises, read, options=("names", "transpose"))
+def dictionary_beside(path: Path) -> Path | None:
+    """Return gensim's dictionary next to its corpus, if there is one."""
+    stem, ending = os.path.splitext(content_name(path))
+    if ending != ".mm":
+        return None
+    names = ["dictionary.txt", f"{stem.removesuffix('_bow').removesuffix('_tfidf')}_wordids.txt"]
+    file = vocabulary_beside(path, names)
+    return file if file is not None and is_dictionary(file) else None
+
+
+def has_fractions(path: Path, head: bytes) -> bool:
+    """Return whether a file has a value that is not a whole number; `head` is its beginning."""
+    if not re.match(rb"%%MatrixMarket\s+matrix\s+coordinate\s+(?:real|double)\b", head, re.I):
+        return False
+    values = matrix(path).data
+    return bool((values != np.floor(values)).any())
 
 
 def _check_header(path: Path) -> str:

@@ -14,11 +14,13 @@ from simplex_jax.corpus.formats import (
     jsonl,
     ldac,
     lines,
+    mallet,
     matrix_market,
     npz,
     stored,
     svmlight,
     table,
+    tenx,
     uci,
 )
 from simplex_jax.corpus.formats.format import Format, Kind, Source, source_of
@@ -27,6 +29,7 @@ from simplex_jax.corpus.text import TextOptions
 
 _ALL = (
     stored.FORMAT,
+    tenx.FORMAT,
     folder.FORMAT,
     npz.FORMAT,
     h5ad.FORMAT,
@@ -38,6 +41,8 @@ _ALL = (
     ldac.FORMAT,
     svmlight.FORMAT,
     dense.FORMAT,
+    mallet.STATE,
+    mallet.INSTANCES,
     lines.FORMAT,
     arrays.FORMAT,
     categories.FORMAT,
@@ -97,7 +102,8 @@ def selected(path: Path, reading: Reading, kind: Kind) -> Format:
     unsupported = {
         field.name: value
         for field in fields(Reading)
-        if field.name not in (*_COMMON, *entry.options) and (value := getattr(reading, field.name))
+        if field.name not in (*_COMMON, *entry.options)
+        and (value := getattr(reading, field.name)) != field.default
     }
     if entry.texts is None:
         default = TextOptions()

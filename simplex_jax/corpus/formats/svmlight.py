@@ -31,8 +31,8 @@ def recognises(source: Source) -> bool:
 def read(path: Path, reading: Reading) -> Corpus:
     """Read documents, by default numbered from 1; labels and `qid` are ignored.
 
-    Indices start at 1, as SVMlight defines them, and 0 is an error; with `reading.zero_based` they
-    start at 0, as scikit-learn writes them by default. This is never guessed from the smallest
+    Indices start at 1, as SVMlight defines them, and 0 is an error; with `reading.first_index` of 0
+    they start at 0, as scikit-learn writes them by default. This is never guessed from the smallest
     index, which could differ between two files of one corpus. Indices may be in any order; repeated
     ones are summed. Without a vocabulary the words are `w0, w1, ...` up to the largest index.
     """
@@ -44,18 +44,16 @@ def read(path: Path, reading: Reading) -> Corpus:
     if not sum(part.shape[0] for part in parts):
         raise error_at(path, "no document in the file", "give one a line")
     if words is not None and columns > len(words):
-        raise error_at(
-            path,
-            f"word id {columns - reading.zero_based}, and the vocabulary has {len(words)} words",
-            "give the vocabulary that belongs to this file",
-        )
+        largest = columns - (reading.first_index == 0)
+        problem = f"word id {largest}, and the vocabulary has {len(words)} words"
+        raise error_at(path, problem, "give the vocabulary that belongs to this file")
     for part in parts:
         part.resize((part.shape[0], columns if words is None else len(words)))
     table = sp.vstack(parts, format="csr")
     return corpus_of(table, path, replace(reading, vocabulary=None), words, first=1)
 
 
-FORMAT = Format("svmlight", "counts", "SVMlight", recognises, read, options=("names", "zero_based"))
+FORMAT = Format("svmlight", "counts", "SVMlight", recognises, read, ("names", "first_index"))
 
 
 def _parts(block: tuple[int, bytes], path: Path, reading: Reading) -> Iterator[sp.csr_array]:
@@ -73,7 +71,7 @@ def _parts(block: tuple[int, bytes], path: Path, reading: Reading) -> Iterator[s
         except (ValueError, OverflowError) as error:
             remedy = "write `label index:count index:count ...`"
             if "Invalid index 0" in str(error):
-                remedy = "give --zero-based (zero_based=True) if indices count from 0"
+                remedy = "give --first-index 0 (first_index=0) if indices count from 0"
             problem = printable(str(error).lower().rstrip("."))
             raise error_at(path, problem, remedy, line=number) from None
 
@@ -82,7 +80,7 @@ def _load(content: bytes, reading: Reading) -> sp.csr_array:
     from sklearn.datasets import load_svmlight_file  # slow to import; other formats do not need it
 
     table, _ = load_svmlight_file(
-        io.BytesIO(content), dtype=np.float64, zero_based=reading.zero_based, multilabel=True
+        io.BytesIO(content), dtype=np.float64, zero_based=reading.first_index == 0, multilabel=True
     )
     return sp.csr_array(table)
 
