@@ -407,7 +407,8 @@ def test_h5ad_without_h5py_says_what_to_install(place, monkeypatch):
 def test_counts_have_no_options_of_texts(place, options):
     sp.save_npz(place / "x.npz", sp.csr_array(COUNTS))
     (option,) = options
-    says = f"^{option}=.*: not supported by format npz; supported by folder, csv, tsv, jsonl, mallet, lines"
+    formats = "folder, csv, tsv, jsonl, mallet, lines"
+    says = f"^{option}=.*: not supported by format npz; supported by {formats}"
     with pytest.raises(ValueError, match=says):
         read(place / "x.npz", text=TextOptions(**options))
     with pytest.raises(ValueError, match=says):
