@@ -43,7 +43,7 @@ def read(path: Path, reading: Reading) -> UnitVectors:
         table = _checked(npz.sparse_array(path), path)
     else:
         table = _dense(path)
-    words = None
+    words: tuple[str, ...] | None = None
     if vocabulary is not None:
         table, words = with_words(table, vocabulary)
     names = numbered(table.shape[0]) if reading.names is None else read_names(reading.names)
