@@ -68,7 +68,7 @@ def test_other_documents_may_be_counts_and_the_model_of_texts(run, tmp_path):
     assert "2 documents, 6 tokens: 3 (50.0" in result.stderr
 
 
-ENCODED = {"encoding": "utf-8", "encoding_errors": "strict"}
+ENCODED = {"encoding": "utf-8", "encoding_errors": "strict", "transpose": False}
 READING = dict.fromkeys(counts.FILE_OPTIONS) | ENCODED | {"stop_words": "english"}
 
 

@@ -18,7 +18,7 @@ FORBIDDEN_CALLS = {
     "host_callback",
     "debug_callback",
 }
-MOST_LINES = 400
+MOST_LINES = 800
 
 # Functions of modules with `jax.numpy` whose matrix products are NumPy's.
 PRODUCTS_OF_NUMPY = {
