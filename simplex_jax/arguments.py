@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.typing import ArrayLike
 
 MOST_SEED = 2**32 - 1
@@ -144,6 +145,23 @@ def common_shape(shape: Sequence[int] | None, /, **arguments: jax.Array) -> tupl
     if not fits:
         raise ValueError(f"shape {shape} does not fit the broadcast of {described}")
     return shape
+
+
+def with_rank(array: jax.Array, rank: int) -> jax.Array:
+    """Return the array with leading axes of length 1, so that it has at least ``rank`` axes.
+
+    Scalars are left alone. Where ranks agree, `jax_numpy_rank_promotion="raise"` allows
+    broadcasting.
+    """
+    if not 0 < array.ndim < rank:
+        return array
+    return lax.expand_dims(array, range(rank - array.ndim))
+
+
+def same_rank(*arrays: jax.Array) -> list[jax.Array]:
+    """Return the arrays as ``with_rank`` does, all of one rank but for scalars."""
+    rank = max(array.ndim for array in arrays)
+    return [with_rank(array, rank) for array in arrays]
 
 
 def pad(size: int) -> int:

@@ -31,10 +31,13 @@ class Estimator(NamedTuple):
         init: `(key) -> memory`.
         estimate: `(key, memory, position, batch) -> (counts, memory)`; the position holds
             log-probabilities. Counts should be nonnegative; SCIR sets negative ones to 0.
+        scale: `(batch) -> N / n`, the factor by which the counts of a batch of n of N data are
+            scaled, 1 if the counts are those of all data. None if their noise is not known from it.
     """
 
     init: Callable[[jax.Array], PyTree]
     estimate: Callable[[jax.Array, PyTree, Position, Batch], tuple[Counts, PyTree]]
+    scale: Callable[[Batch], float | jax.Array] | None = None
 
 
 def subsampled(counts_of: CountsOf, size: float) -> Estimator:
@@ -63,7 +66,8 @@ def subsampled(counts_of: CountsOf, size: float) -> Estimator:
         [54. 46.]
     """
     size = arguments.size(size)
-    return Estimator(init=no_memory, estimate=bind(_subsampled, _Batches(counts_of, size)))
+    batches = _Batches(counts_of, size)
+    return Estimator(no_memory, bind(_subsampled, batches), bind(_Batches.scale, batches))
 
 
 @jax.tree_util.register_dataclass
@@ -269,7 +273,7 @@ def memoised(assign: Assign, count: Count, assignments: PyTree, counts: Counts) 
     """
     memory = jax.tree.map(jnp.asarray, Memory(assignments, counts))
     labelling = _Labelling(assign, count)
-    return Estimator(init=bind(_recall, memory), estimate=bind(_memoised, labelling))
+    return Estimator(bind(_recall, memory), bind(_memoised, labelling), bind(_all_data))
 
 
 @jax.tree_util.register_dataclass
@@ -309,6 +313,11 @@ def _memoised(
     return counts, Memory(assignments, counts)
 
 
+def _all_data(batch: Batch) -> float:
+    del batch
+    return 1.0
+
+
 def no_memory(key: jax.Array) -> tuple:
     """Return the memory of an estimator without one."""
     del key
@@ -338,7 +347,8 @@ def _histogram(leaf: jax.Array, labels: jax.Array) -> jax.Array:
     valid = (labels >= 0) & (wide < k)
     arguments.require("batch", labels, valid, f"labels from 0 to {k - 1}, of {k} categories")
     flat, valid = (x.reshape(labels.shape[0], rows) for x in (labels, valid))
-    cell = jnp.where(valid, flat.astype(jnp.int32) + k * jnp.arange(rows), leaf.size)
+    first = k * jnp.arange(rows, dtype=jnp.int32)[None]
+    cell = jnp.where(valid, flat.astype(jnp.int32) + first, leaf.size)
     cells = jnp.zeros(leaf.size, jnp.int32).at[cell].add(1, mode="drop")
     counts = cells.reshape(rows, k).astype(leaf.dtype)
     return jnp.where(valid.all(axis=0)[:, None], counts, jnp.nan).reshape(leaf.shape)

@@ -149,12 +149,14 @@ def scir_log_mgf(
         3.7287 3.7287
     """
     theta, shapes, rate, time, remaining, weights = _unit(theta, shapes, step_sizes, rate, sigma)
-    s = arguments.as_float("s", s) / rate
+    s = arguments.as_float("s", s)
+    s = arguments.with_rank(s, remaining.ndim - 1) / rate
+    each_s = arguments.with_rank(s, remaining.ndim)
     room = 1 + s * jnp.expm1(-time)
     finite = room > 0
     # Elsewhere take logarithms of 1, as a NaN would spoil other gradients.
-    later = jnp.where(finite, 1 + s * jnp.expm1(-remaining), 1)
-    factors = jnp.log1p(-jnp.where(finite, s * weights / later, 0))
+    later = jnp.where(finite, 1 + each_s * jnp.expm1(-remaining), 1)
+    factors = jnp.log1p(-jnp.where(finite, each_s * weights / later, 0))
     start = theta * s * jnp.exp(-time) / jnp.where(finite, room, 1)
     value = start - (shapes * factors).sum(axis=0)
     return jnp.where(finite, value, jnp.where(jnp.isnan(room), jnp.nan, jnp.inf))
@@ -174,9 +176,10 @@ def stationary_inflation(
         rate: Rate, positive.
         sigma: Volatility, positive.
     """
-    variance, h, rate, sigma = arguments.all_masked(
+    masked = arguments.all_masked(
         ("variance",), variance=variance, step_size=step_size, rate=rate, sigma=sigma
     )
+    variance, h, rate, sigma = arguments.same_rank(*masked)
     return variance * jnp.tanh(sigma**2 * rate * h / 4) / rate**2
 
 
@@ -204,11 +207,13 @@ def scir_over_batches(
         rate: Rate, positive.
         sigma: Volatility, positive.
     """
-    h, m = arguments.all_masked((), step_size=step_size, num_steps=num_steps)
+    h, m = arguments.same_rank(*arguments.all_masked((), step_size=step_size, num_steps=num_steps))
     exact = cir(theta, shape, m * h, rate=rate, sigma=sigma)
     inflation = stationary_inflation(variance, h, rate=rate, sigma=sigma)
-    elapsed = jnp.square(sigma) * jnp.asarray(rate) * m * h
-    return exact._replace(variance=exact.variance - jnp.expm1(-elapsed) * inflation)
+    sigma, rate, m, h = arguments.same_rank(jnp.asarray(sigma), jnp.asarray(rate), m, h)
+    elapsed = jnp.square(sigma) * rate * m * h
+    parts = arguments.same_rank(exact.variance, jnp.expm1(-elapsed), inflation)
+    return exact._replace(variance=parts[0] - parts[1] * parts[2])
 
 
 def ornstein_uhlenbeck(
@@ -257,6 +262,8 @@ def ornstein_uhlenbeck(
         variance=variance,
         step_size=h,
     )
+    given = precision, time, sigma, variance, h, log_theta, mean
+    precision, time, sigma, variance, h, log_theta, mean = arguments.same_rank(*given)
     speed = sigma**2 * precision / 2
     inflated = 1 / precision + jnp.tanh(speed * h / 2) * variance
     return Moments(
@@ -282,6 +289,7 @@ def geometric_brownian(
     theta, time, sigma = arguments.all_masked((), theta=theta, time=time, sigma=sigma)
     drift = arguments.as_float("drift", drift)
     arguments.common_shape(None, theta=theta, drift=drift, time=time, sigma=sigma)
+    theta, drift, time, sigma = arguments.same_rank(theta, drift, time, sigma)
     mean = jnp.log(theta) + (drift - sigma**2 / 2) * time
     return Moments(mean, jnp.broadcast_to(sigma**2 * time, mean.shape))
 
@@ -322,7 +330,9 @@ def _unit(
     shapes, h = (
         x.reshape(x.shape[0], *[1] * (len(rest) + 1 - x.ndim), *x.shape[1:]) for x in (shapes, h)
     )
-    steps = jnp.broadcast_to(sigma**2 * rate * h / 2, (shapes.shape[0], *rest))
+    theta, rate, sigma = (arguments.with_rank(x, len(rest)) for x in (theta, rate, sigma))
+    speed = arguments.with_rank(sigma**2 * rate / 2, len(rest) + 1)
+    steps = jnp.broadcast_to(speed * h, (shapes.shape[0], *rest))
     remaining = jnp.cumsum(steps[::-1], axis=0)[::-1] - steps
     weights = -jnp.exp(-remaining) * jnp.expm1(-steps)
     return theta * rate, shapes, rate, remaining[0] + steps[0], remaining, weights

@@ -53,6 +53,7 @@ def for_inflation(
     bounds = []
     for a, v in zip(_leaves("shape", shape), _like("variance", variance, shape), strict=True):
         arguments.common_shape(None, shape=a, variance=v)
+        a, v = arguments.same_rank(a, v)
         ratio = (
             fraction * arguments.masked("shape", a) / arguments.masked("variance", v, or_zero=True)
         )

@@ -90,7 +90,8 @@ def zeros(key: jax.Array, dtype: jnp.dtype, *parameters: jax.Array) -> jax.Array
     Inside `shard_map` they vary over the mesh axes of the key and of all parameters, as what a loop
     starts with must if its results do.
     """
-    return jnp.zeros_like(sum(parameters) + key_words(key)[0], dtype)
+    inputs = (*parameters, key_words(key)[0])
+    return jnp.zeros_like(sum(value.astype(dtype) for value in inputs))
 
 
 def use_up(key: jax.Array) -> None:

@@ -34,7 +34,7 @@ def choose(weights: jax.Array, u: jax.Array) -> jax.Array:
     def pass_category(carry, row):
         total, passed = carry
         total = total + row
-        return (total, passed + (total <= threshold)), None
+        return (total, passed + (total <= threshold).astype(jnp.int32)), None
 
     start = (zero, jnp.zeros_like(threshold, jnp.int32))
     (_, passed), _ = lax.scan(pass_category, start, weights, unroll=_UNROLL)

@@ -80,10 +80,10 @@ def _crt(key: jax.Array, c: jax.Array, n: jax.Array, columns: jax.Array | None) 
         # A geometric number of at least 1, with success probability c / (c + i + 1).
         j = i + 1 + jnp.floor(uniform.exponential(gap, dtype) / jnp.log1p(c / (i + 1)))
         new = (uniform.uniform(word, dtype) * (c + j) < c + i + 1) & (j < n)
-        return row + 1, j, tables + new
+        return row + 1, j, tables + new.astype(dtype)
 
     none = zeros(key, dtype, c, n, *(() if columns is None else (columns,)))
-    state = (jnp.int32(0), none, none + (n > 0))
+    state = (jnp.int32(0), none, none + (n > 0).astype(dtype))
     tables = lax.while_loop(lambda state: jnp.any(state[1] < n - 1), jump, state)[2]
     return jnp.where(valid, arguments.unflatten(shape, tables), jnp.nan)
 

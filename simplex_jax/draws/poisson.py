@@ -78,7 +78,7 @@ def _by_inversion(bits: jax.Array, rate: jax.Array) -> jax.Array:
 
     def step(state):
         number, pmf, tail, count = state
-        count = count + (v < tail)
+        count = count + (v < tail).astype(dtype)
         pmf = pmf * rate / (number + 1)
         # Subtraction leaves an absolute error of about 1e-7 in the far tail. The geometric bound
         # P(N > j) <= p(j + 1) / (1 - rate / (j + 2)) keeps it in proportion there.

@@ -85,9 +85,10 @@ def _draw(
 ) -> jax.Array:
     p, dtype = mean.shape[-1], mean.dtype
     size = math.prod(shape)
-    valid = (_unit(mean) & _in_range(concentration))[..., None]
+    is_unit, in_range = arguments.same_rank(_unit(mean), _in_range(concentration))
+    valid = (is_unit & in_range)[..., None]
     first = jnp.zeros(p, dtype).at[0].set(1)
-    mean = jnp.where(_unit(mean)[..., None], mean, first)
+    mean = jnp.where(_unit(mean)[..., None], mean, arguments.with_rank(first, mean.ndim))
     # One row per draw: jax 0.10 miscompiles the sums below on CPUs if axes are broadcast.
     mean = jnp.broadcast_to(mean / _norm(mean)[..., None], (*shape, p)).reshape(size, p)
     (k,) = arguments.flatten(shape, jnp.where(_in_range(concentration), concentration, 1))
@@ -97,7 +98,7 @@ def _draw(
     # With v = mean + s e_1 and s the sign of mean_1, the reflection in v maps e_1 to -s mean, and
     # vectors orthogonal to e_1 to vectors orthogonal to the mean.
     sign = jnp.where(mean[:, :1] < 0, -1, 1).astype(dtype)
-    v = mean + sign * first
+    v = mean + sign * first[None]
     projected = jnp.sum(v * tangent, axis=-1, keepdims=True) / (1 + jnp.abs(mean[:, :1]))
     length = jnp.sqrt(u * (2 - u)) / _norm(tangent)[:, None]
     x = mean + (length * (tangent - projected * v) - u * mean)
@@ -156,7 +157,7 @@ def _propose(
         square = -jnp.expm1(-2 / (p - 2) * uniform.exponential(word_radius, dtype))
         t = jnp.sqrt(square) * jnp.cos(2 * jnp.pi * uniform.uniform(word_angle, dtype))
         z, rest = (1 + t) / 2, (1 - t) / 2
-    b = (p - 1) / (2 * k + jnp.sqrt(4 * k * k + (p - 1) ** 2))
+    b = (p - 1) / (2 * k + jnp.sqrt(4 * k * k + float(p - 1) ** 2))
     u = 2 * b * z / (rest + b * z)
     y = k * (u - 2 * b / (1 + b)) / (p - 1)
     accepted = uniform.uniform(word_accept, dtype) < jnp.exp((p - 1) * (jnp.log1p(y) - y))

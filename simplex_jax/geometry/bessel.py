@@ -107,8 +107,9 @@ def _difference(order: jax.Array, x: jax.Array, y: jax.Array) -> tuple[jax.Array
     share = base * base / (at_x.radius + x) + base * base / (at_y.radius + y)
     rest = (x - y) * (share / (at_x.radius + at_y.radius))
     from_x, from_y = _series_parts(order, x), _series_parts(order, y)
-    between = debye.expand(order[..., None], y[..., None] + (x - y)[..., None] * _like(_NODES, x))
-    weights = (x - y)[..., None] * _like(_WEIGHTS, x)
+    gap = (x - y)[..., None]
+    between = debye.expand(order[..., None], y[..., None] + gap * _like(_NODES, gap))
+    weights = gap * _like(_WEIGHTS, gap)
     # The slopes have no singularity within 2.4 of the positive numbers, so over such short
     # intervals four nodes integrate them to rounding.
     close = jnp.abs(x - y) < (0.1 if x.dtype == jnp.float64 else 1)
@@ -122,7 +123,7 @@ def _difference(order: jax.Array, x: jax.Array, y: jax.Array) -> tuple[jax.Array
 
 
 def _like(numbers: np.ndarray, x: jax.Array) -> jax.Array:
-    return jnp.asarray(numbers, x.dtype)
+    return arguments.with_rank(jnp.asarray(numbers, x.dtype), x.ndim)
 
 
 def _slope_of_log_iv(order: jax.Array, x: jax.Array) -> jax.Array:
@@ -179,7 +180,7 @@ def _evaluate(function: Callable[..., jax.Array], order: jax.Array, *values: jax
 def _checked(function: Callable[..., jax.Array], **named: ArrayLike) -> jax.Array:
     arrays = arguments.nonnegatives(**named)
     arguments.common_shape(None, **dict(zip(named, arrays, strict=True)))
-    return _evaluate(function, *arrays)
+    return _evaluate(function, *arguments.same_rank(*arrays))
 
 
 def log_iv(order: ArrayLike, x: ArrayLike) -> jax.Array:

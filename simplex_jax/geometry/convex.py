@@ -136,20 +136,20 @@ def _on_leaves(project: Callable[..., jax.Array], *arrays_and_position: Position
 
 def _project_simplex(x: jax.Array, total: jax.Array) -> jax.Array:
     _check_axis(x)
-    total = total[..., None]
+    total = arguments.with_rank(total[..., None], x.ndim)
     # Subtracting a constant does not change the projection, and keeps the sums of the order of the
     # total for coordinates of any size. A NaN spreads to its whole row.
     x = x - x.max(axis=-1, keepdims=True)
     decreasing = -jnp.sort(-x, axis=-1)
     sums = jnp.cumsum(decreasing, axis=-1)
-    number = jnp.arange(1, x.shape[-1] + 1, dtype=x.dtype)
+    number = arguments.with_rank(jnp.arange(1, x.shape[-1] + 1, dtype=x.dtype), x.ndim)
     size = (decreasing * number > sums - total).sum(axis=-1, keepdims=True)
     excess = jnp.take_along_axis(sums, size - 1, axis=-1) - total
-    return jnp.maximum(x - excess / size, 0)
+    return jnp.maximum(x - excess / size.astype(x.dtype), 0)
 
 
 def _project_box(x: jax.Array, lower: jax.Array, upper: jax.Array) -> jax.Array:
-    return jnp.clip(x, lower, upper)
+    return jnp.clip(x, *(arguments.with_rank(bound, x.ndim) for bound in (lower, upper)))
 
 
 def _project_ball(x: jax.Array, radius: jax.Array) -> jax.Array:
@@ -157,7 +157,7 @@ def _project_ball(x: jax.Array, radius: jax.Array) -> jax.Array:
     # Scaled, because the square of the largest coordinate might overflow.
     scale = jnp.maximum(jnp.abs(x).max(axis=-1, keepdims=True), jnp.finfo(x.dtype).tiny)
     norm = jnp.linalg.norm(x / scale, axis=-1, keepdims=True)
-    radius = radius[..., None]
+    radius = arguments.with_rank(radius[..., None], x.ndim)
     return jnp.where(scale * norm <= radius, x, x / scale * (radius / norm))
 
 

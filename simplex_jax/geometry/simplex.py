@@ -154,4 +154,4 @@ def _fitted(name: str, array: ArrayLike, leaf: jax.Array) -> jax.Array:
         raise ValueError(
             f"{name} of shape {array.shape} does not broadcast to the position's {leaf.shape}"
         )
-    return array
+    return arguments.with_rank(array, leaf.ndim)

@@ -110,8 +110,9 @@ def log_density(points: ArrayLike, mean: ArrayLike, concentration: ArrayLike) ->
     x, mean, k = arguments.promote(points=points, mean=mean, concentration=concentration)
     arguments.require("concentration", k, arguments.nonnegative(k), "finite and at least 0")
     dimension = _common_dimension(points=x, mean=mean)
-    scaled = bessel.scaled_log_series(_order(dimension), k)
-    return log_uniform(dimension) + scaled - k * (0.5 * jnp.sum((x - mean) ** 2, axis=-1))
+    x, mean = arguments.same_rank(x, mean)
+    k, half_square = arguments.same_rank(k, 0.5 * jnp.sum((x - mean) ** 2, axis=-1))
+    return log_uniform(dimension) + bessel.scaled_log_series(_order(dimension), k) - k * half_square
 
 
 def _common_dimension(**named: jax.Array) -> int:
@@ -184,13 +185,15 @@ def kl(
     for name, value in (("concentration", k), ("other_concentration", other_k)):
         arguments.require(name, value, arguments.nonnegative(value), "finite and at least 0")
     order = _order(_common_dimension(mean=mean, other_mean=other_mean))
+    mean, other_mean = arguments.same_rank(mean, other_mean)
+    half_square = 0.5 * jnp.sum((mean - other_mean) ** 2, axis=-1)
+    k, other_k, half_square = arguments.same_rank(k, other_k, half_square)
     length = bessel.ratio(order, k)
     # The divergence for equal means, h(k') - h(k) - A(k) (k' - k), by the smaller of two forms.
     by_length = bessel.log_series_difference(order, other_k, k) - length * (other_k - k)
     by_spread = bessel.ratio_complement(order, k) * (other_k - k)
     by_spread = by_spread - bessel.scaled_log_series_difference(order, other_k, k)
     same_mean = jnp.maximum(jnp.where(length < 0.5, by_length, by_spread), 0)
-    half_square = 0.5 * jnp.sum((mean - other_mean) ** 2, axis=-1)
     return same_mean + other_k * length * half_square
 
 
@@ -224,6 +227,7 @@ def resultant(points: ArrayLike, weights: ArrayLike | None = None) -> Resultant:
     arguments.require("weights", weights, arguments.nonnegative(weights), "finite and at least 0")
     total = jnp.sum(weights, axis=-1)
     arguments.require("the sum of weights", total, arguments.positive(total), "finite and positive")
+    weights = arguments.with_rank(weights, x.ndim - 1)
     norms = jnp.sqrt(jnp.sum(x**2, axis=-1))
     arguments.require("the length of points", norms, jnp.abs(norms - 1) < 1e-3, "1")
     return _resultant(x, weights)
@@ -267,6 +271,7 @@ def _length_and_spread(length: ArrayLike, spread: ArrayLike | None) -> list[jax.
     )
     for name, value in (("length", length), ("spread", spread)):
         arguments.require(name, value, (value >= 0) & (value <= 1), "between 0 and 1")
+    length, spread = arguments.same_rank(length, spread)
     total = length + spread
     arguments.require("length + spread", total, jnp.abs(total - 1) < 1e-3, "1")
     return [length, spread]
@@ -284,7 +289,8 @@ def fit(dimension: SupportsIndex, length: ArrayLike, spread: ArrayLike | None = 
             cannot distinguish concentrations above 1e6 p.
 
     Returns:
-        Concentrations: 0 at R = 0, infinite at spread 0, NaN under ``jit`` for an R out of range.
+        Concentrations: 0 at R = 0; infinite at spread 0, or where (p - 1) / (2 spread) exceeds the
+        largest number; NaN under ``jit`` for an R out of range.
 
     Raises:
         ValueError: The dimension or a length is out of range, or R + spread is not 1.
@@ -304,6 +310,11 @@ def _fit(dimension: int, length: jax.Array, spread: jax.Array) -> jax.Array:
     valid = (length >= 0) & (length <= 1) & (spread >= 0) & (spread <= 1)
     inside = valid & (length > 0) & (spread > 0)
     outside = jnp.where(valid, jnp.where(spread == 0, jnp.inf, 0), jnp.nan)
+    # Directions that differ by rounding alone: the squares of such a k would overflow in `bessel`.
+    # There 1 - A(k) = (p - 1) / 2k (1 - (p - 3) / 4k) up to a fraction (p / k)^2 < 1e-9.
+    steep = inside & (spread * (2 * float(jnp.finfo(spread.dtype).max) ** 0.25) < dimension - 1)
+    limit = (dimension - 1) / (2 * jnp.where(steep, spread, 1)) - (dimension - 3) / 4
+    inside = inside & ~steep
     length, spread = jnp.where(inside, length, 0.5), jnp.where(inside, spread, 0.5)
 
     def residual(k: jax.Array) -> jax.Array:
@@ -317,4 +328,4 @@ def _fit(dimension: int, length: jax.Array, spread: jax.Array) -> jax.Array:
     k = lax.fori_loop(0, _NEWTON_STEPS, step, _moments(dimension, length, spread))
     k = lax.stop_gradient(k)
     k = k + residual(k) / bessel.ratio_slope(order, k)
-    return jnp.where(inside, k, outside)
+    return jnp.where(inside, k, jnp.where(steep, limit, outside))

@@ -93,7 +93,7 @@ def _covariance(gradients: jax.Array) -> jax.Array:
         raise ValueError(
             f"matrix=True needs vectors; a leaf of the position has shape {gradients.shape[1:]}"
         )
-    centred = gradients - gradients.mean(axis=0)
+    centred = gradients - gradients.mean(axis=0, keepdims=True)
     return jnp.matmul(centred.T, centred, precision=lax.Precision.HIGHEST) / (len(gradients) - 1)
 
 
@@ -156,8 +156,8 @@ def _variance(
     def add(i: jax.Array, moments: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
         # Welford's recursion: sums of squares would cancel.
         mean, squares = moments
-        change = jax.tree.map(jnp.subtract, estimate(i), mean)
-        share = 1 / (i + 1)
+        change = jax.tree.map(lambda x, m: x.astype(m.dtype) - m, estimate(i), mean)
+        share = 1 / (i + 1.0)
         return (
             jax.tree.map(lambda m, d: m + (d * share).astype(m.dtype), mean, change),
             jax.tree.map(lambda s, d: s + (d**2 * (1 - share)).astype(s.dtype), squares, change),
@@ -165,7 +165,8 @@ def _variance(
 
     # Means and squares of integers are floats.
     zeros = jax.tree.map(
-        lambda x: jnp.zeros(x.shape, jnp.result_type(x.dtype, float)), jax.eval_shape(estimate, 0)
+        lambda x: jnp.zeros(x.shape, x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else float),
+        jax.eval_shape(estimate, 0),
     )
     _, squares = lax.fori_loop(0, repeats, add, (zeros, zeros))
     return jax.tree.map(lambda s: s / (repeats - 1), squares)

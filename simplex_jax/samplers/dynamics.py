@@ -127,7 +127,7 @@ def noise(
     covariance = injected
     if variance is not None:
         spread = ravel_pytree(_error(z, variance))[0]
-        propagated = columns(functools.partial(both, dynamics)) * jnp.sqrt(spread)
+        propagated = columns(functools.partial(both, dynamics)) * jnp.sqrt(spread)[None]
         covariance = covariance - h**2 * propagated @ propagated.T
     # Each coordinate has its own unit; otherwise large ones would round small ones away.
     square = jnp.diagonal(injected)

@@ -59,13 +59,17 @@ def like(name: str, tree: PyTree, position: Position) -> PyTree:
     """
     leaves, structure = jax.tree.flatten(position)
     arrays = simplex.leaves_like(name, tree, position)
-    fitted = [jnp.asarray(a, leaf.dtype) for a, leaf in zip(arrays, leaves, strict=True)]
-    for array, leaf in zip(fitted, leaves, strict=True):
-        if not (_is_diagonal(array, leaf) or array.shape == leaf.shape[-1:] * 2):
+    fitted = []
+    for array, leaf in zip(arrays, leaves, strict=True):
+        array = jnp.asarray(array, leaf.dtype)
+        if _is_diagonal(array, leaf):
+            array = arguments.with_rank(array, leaf.ndim)
+        elif array.shape != leaf.shape[-1:] * 2:
             raise ValueError(
                 f"{name} of shape {array.shape} neither broadcasts to the position's {leaf.shape} "
                 "nor is a matrix along its last axis"
             )
+        fitted.append(array)
     return jax.tree.unflatten(structure, fitted)
 
 

@@ -141,7 +141,11 @@ def update(
 def _accept(key: jax.Array, ratios: Sequence[jax.Array]) -> list[jax.Array]:
     """Return 1 with probability min(1, exp(ratio)), else 0, and NaN for NaN."""
     return [
-        jnp.where(jnp.isnan(ratio), jnp.nan, -jax.random.exponential(k, ratio.shape) <= ratio)
+        jnp.where(
+            jnp.isnan(ratio),
+            jnp.nan,
+            (-jax.random.exponential(k, ratio.shape) <= ratio).astype(ratio.dtype),
+        )
         for k, ratio in zip(jax.random.split(key, len(ratios)), ratios, strict=True)
     ]
 

@@ -120,6 +120,19 @@ def test_law(getkey: Callable[[], jax.Array], seed: int) -> None:
     assert all_checks(getkey, seed) == {}
 
 
+@pytest.mark.parametrize("dimension", [46_342, 100_000])
+def test_the_largest_dimensions(dimension: int, getkey: Callable[[], jax.Array]) -> None:
+    """From 46,342 the square of p - 1 overflows an int32; false-alarm rate 1e-3."""
+    mean = jnp.zeros(dimension).at[0].set(-1)
+    result: dict = {}
+    for k in (0.0, 1e5, 1e8):
+        x = np.asarray(draws.von_mises_fisher(getkey(), mean, k, (20,)), np.float64)
+        assert np.abs(np.linalg.norm(x, axis=-1) - 1).max() <= 2e-6
+        law = angle_law(dimension, k)
+        result |= checks.prefixed((k,), checks.check_law(angles(x, np.asarray(mean)), law))
+    assert checks.family(result) == {}
+
+
 @pytest.mark.slow
 def test_law_with_twenty_times_the_draws(getkey: Callable[[], jax.Array], seed: int) -> None:
     """False-alarm rate 1e-3.

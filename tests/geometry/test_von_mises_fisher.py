@@ -149,6 +149,31 @@ def test_fit_inverts_the_mean_length(dimension: int) -> None:
     np.testing.assert_allclose(back, k, rtol=1e-11)
 
 
+@pytest.mark.parametrize("dimension", [2, 3, 19, 100_000])
+def test_fit_of_directions_that_differ_by_rounding(dimension: int) -> None:
+    """It was NaN where squares of the concentration overflow."""
+    spread = np.float32([1e-33, 1e-28, 1e-20, 1e-9, 1e-8])
+    fitted = np.asarray(vmf.fit(dimension, 1 - spread, spread), np.float64)
+    # To the next term, the fraction (p - 3) / 4k, which is below 1e-3 at these spreads.
+    exact = (dimension - 1) / (2 * spread.astype(np.float64)) - (dimension - 3) / 4
+    np.testing.assert_allclose(fitted, exact, rtol=1e-6)
+    same = vmf.resultant(jnp.tile(jnp.eye(1, dimension), (10, 1)))
+    assert float(vmf.fit(dimension, same.length, same.spread)) > 1e26
+
+
+def test_functions_at_the_ends_of_their_range() -> None:
+    """Dimensions 2 and 1e5, concentrations 0 and 1e8: finite, and consistent with each other."""
+    k = jnp.array([0.0, 1e8])
+    for dimension in (2, 100_000):
+        length, spread = vmf.mean_length(dimension, k), vmf.mean_spread(dimension, k)
+        np.testing.assert_allclose(length + spread, 1, rtol=1e-6)
+        np.testing.assert_allclose(vmf.fit(dimension, length, spread), k, rtol=5e-6)
+        along, across = vmf.variances(dimension, k)
+        np.testing.assert_allclose([along[0], across[0]], 1 / dimension, rtol=1e-5)
+        for value in (along, across, vmf.entropy(dimension, k), vmf.log_normaliser(dimension, k)):
+            assert np.isfinite(value).all()
+
+
 @pytest.mark.slow
 def test_fit_at_the_ends_and_its_derivative() -> None:
     assert vmf.fit(3, jnp.array([0.0, 1.0])).tolist() == [0, np.inf]

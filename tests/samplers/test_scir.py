@@ -17,7 +17,7 @@ from support import invariance
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import batches, draws, estimators
+from simplex_jax import base, batches, draws, estimators
 from simplex_jax.geometry.parameterisations import REDUCED_MEAN
 from simplex_jax.runtime import driver
 from simplex_jax.samplers import reflected_cir, rld, scir, sgrhmc, sgrld, smld
@@ -187,3 +187,31 @@ def test_init_refuses_concentrations_that_do_not_fit(name, getkey):
     kernel = BUILDS[name](GIVEN, alpha={"a": 1.0}, step_size=0.01)
     with pytest.raises(ValueError, match="alpha must be one array or have the structure"):
         kernel.init(getkey(), {"b": jnp.ones(3)})
+
+
+def test_inflation_by_batches_is_shown_and_right(getkey):
+    """README's example in batches of 100: 1.86 times too wide, at its stated value within 6%."""
+    x = jnp.repeat(jnp.arange(3), jnp.array([800, 100, 100]))
+    kernel = scir.build(estimators.categorical(size=1000), alpha=0.1, step_size=0.5)
+    many = base.chains(kernel, 500)
+    for stream, factor in ((batches.full(x), 1.0), (batches.uniform(x, 100), 1.857)):
+        state = many.init(getkey(), jnp.array([0.8, 0.1, 0.1]))
+        keys = jax.random.split(getkey(), 30)
+
+        def move(state, key, stream=stream):
+            key_batch, key_update = jax.random.split(key)
+            # A batch for each chain.
+            batch = jax.vmap(lambda key: stream(key, 0))(jax.random.split(key_batch, 500))
+            return jax.vmap(kernel.update)(jax.random.split(key_update, 500), state, batch)
+
+        state, info = jax.jit(lambda state, keys: jax.lax.scan(move, state, keys))(state, keys)
+        np.testing.assert_allclose(info.inflation, factor, rtol=1e-3)
+        a = np.array([800.1, 100.1, 100.1])
+        exact = np.sqrt(a * (a.sum() - a) / (a.sum() ** 2 * (a.sum() + 1)))
+        ratio = np.exp(state.position).std(axis=0) / exact
+        # The standard error is 3.2%: 2.5 of it on either side of the mean of two near 1.
+        assert abs(ratio.mean() / factor - 1) < 0.08
+    unknown = estimators.Estimator(estimators.no_memory, estimators.categorical(4).estimate)
+    kernel = scir.build(unknown, alpha=0.1, step_size=0.5)
+    state = kernel.init(getkey(), jnp.ones(3))
+    assert kernel.update(getkey(), state, jnp.array([0, 1]))[1].inflation is None

@@ -23,7 +23,7 @@ def log_prior(x):
 
 
 def log_likelihood(x, batch):
-    return -jnp.sum((batch[:, None] - x["level"] - x["direction"][:, 1]) ** 2) / 8
+    return -jnp.sum((batch[:, None] - (x["level"] + x["direction"][:, 1])[None]) ** 2) / 8
 
 
 def stochastic(build, step_size, **options):

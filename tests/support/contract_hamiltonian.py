@@ -20,7 +20,10 @@ def log_prior(x):
 
 
 def log_likelihood(x, batch):
-    return -jnp.sum((batch[:, None] - x["a"]) ** 2) / 8 - jnp.sum(x["b"] ** 2) * batch.shape[0] / 16
+    return (
+        -jnp.sum((batch[:, None] - x["a"][None]) ** 2) / 8
+        - jnp.sum(x["b"] ** 2) * batch.shape[0] / 16
+    )
 
 
 def euclidean(build, step_size, **options):

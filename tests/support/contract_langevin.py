@@ -21,7 +21,7 @@ def log_prior(position):
 
 
 def log_likelihood(position, batch):
-    z = (batch[:, None] - position["mean"]) * jnp.exp(-position["log_scale"])
+    z = (batch[:, None] - position["mean"][None]) * jnp.exp(-position["log_scale"])
     return -(z**2 / 2 + position["log_scale"]).sum()
 
 

@@ -22,7 +22,7 @@ def _case(build: Callable, position, data, step_size: float) -> Case:
 def _points() -> estimators.Estimator:
     """The mean of normal points under a normal prior."""
     return gradients.posterior(
-        lambda x: -(x**2).sum() / 2, lambda x, batch: -((batch - x) ** 2).sum() / 2, size=20
+        lambda x: -(x**2).sum() / 2, lambda x, batch: -((batch - x[None]) ** 2).sum() / 2, size=20
     )
 
 
@@ -67,7 +67,7 @@ def _mld(estimator: estimators.Estimator, maps, position, data, form: str = "pri
 
 def _posterior(position, batch: jax.Array) -> jax.Array:
     leaves = jax.tree.leaves(position)
-    return -sum((x**2).sum() + ((batch - x) ** 2).sum() for x in leaves) / 2
+    return -sum((x**2).sum() + ((batch[None] - x.reshape(-1, 1, 3)) ** 2).sum() for x in leaves) / 2
 
 
 def _exact(build: Callable, geometry, position) -> Case:

@@ -18,7 +18,8 @@ def log_likelihood(log_omega, batch):
     """Log density of log-probabilities [..., 3] and outcomes [n], summed over both."""
     log_rows = jnp.log(jnp.asarray(COMPONENTS, log_omega.dtype))
     seen = jnp.zeros(3, log_omega.dtype).at[batch].add(1)
-    return (seen * jax.nn.logsumexp(log_omega[..., None, :] + log_rows, axis=-1)).sum()
+    rows = jax.nn.logsumexp(log_omega.reshape(-1, 1, 3) + log_rows[None], axis=-1)
+    return (seen[None] * rows).sum()
 
 
 class Law(NamedTuple):

@@ -70,7 +70,7 @@ def _flow(
     time = jnp.broadcast_to(jnp.asarray(t, x.dtype), (*x.shape[:-1], 1))
     # A negative time is a positive one with reversed velocity.
     heading = jnp.where(time < 0, -v, v)
-    categories = jnp.arange(k)
+    categories = arguments.with_rank(jnp.arange(k), x.ndim)
 
     def unfinished(loop: tuple) -> jax.Array:
         return (loop[2] > 0).any() & (loop[3] <= most)

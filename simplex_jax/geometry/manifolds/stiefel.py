@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from simplex_jax import arguments
 from simplex_jax.geometry.manifolds.manifold import Manifold
 from simplex_jax.precision import full_precision
 
@@ -108,10 +109,15 @@ def _norm(v: jax.Array) -> jax.Array:
     return jnp.sqrt(jnp.sum(v**2, axis=(-2, -1), keepdims=True))
 
 
+def _eye(x: jax.Array) -> jax.Array:
+    """Return the identity that the products of matrices with themselves are compared with."""
+    return arguments.with_rank(jnp.eye(x.shape[-1], dtype=x.dtype), x.ndim)
+
+
 @full_precision
 def _orthonormal(x: jax.Array) -> jax.Array:
     """Return the polar factor of a matrix, orthonormal up to rounding, by one Newton step."""
-    return x + x @ (jnp.eye(x.shape[-1], dtype=x.dtype) - x.mT @ x) / 2
+    return x + x @ (_eye(x) - x.mT @ x) / 2
 
 
 @full_precision
@@ -128,7 +134,7 @@ def _retract(x: jax.Array) -> jax.Array:
 
 @full_precision
 def _error(x: jax.Array) -> jax.Array:
-    return jnp.max(jnp.abs(x.mT @ x - jnp.eye(x.shape[-1], dtype=x.dtype)))
+    return jnp.max(jnp.abs(x.mT @ x - _eye(x)))
 
 
 def _distance(x: jax.Array, y: jax.Array) -> jax.Array:

@@ -53,15 +53,16 @@ class _Box:
         u = (x - middle) / width
         inner = jnp.abs(u) < 0.5
         # Close to a bound u rounds to 1, where arctanh(u) and its slope are infinite.
-        ends = 0.5 * jnp.log((x - self.low.astype(x.dtype)) / (self.high.astype(x.dtype) - x))
+        low, high = self._bounds(x)
+        ends = 0.5 * jnp.log((x - low) / (high - x))
         return width * jnp.where(inner, jnp.arctanh(jnp.where(inner, u, 0)), ends)
 
     def primal(self, y: jax.Array, near: jax.Array) -> jax.Array:
         del near
-        _, width = self._shape(y)
+        (low, high), (_, width) = self._bounds(y), self._shape(y)
         # Measured from the nearer bound: numbers near a bound of 0 are small.
-        from_low = self.low.astype(y.dtype) + 2 * width * jax.nn.sigmoid(2 * y / width)
-        from_high = self.high.astype(y.dtype) - 2 * width * jax.nn.sigmoid(-2 * y / width)
+        from_low = low + 2 * width * jax.nn.sigmoid(2 * y / width)
+        from_high = high - 2 * width * jax.nn.sigmoid(-2 * y / width)
         return jnp.clip(jnp.where(y < 0, from_low, from_high), *self._ends(y))
 
     def inverse_hessian(self, x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
@@ -92,14 +93,17 @@ class _Box:
     def square(self, x: jax.Array, y: jax.Array, w: jax.Array) -> jax.Array:
         return jnp.sum(self.noise(x, y, w) ** 2, axis=-1)
 
+    def _bounds(self, x: jax.Array) -> list[jax.Array]:
+        return [arguments.with_rank(b.astype(x.dtype), x.ndim) for b in (self.low, self.high)]
+
     def _shape(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the middle and half the width."""
-        low, high = self.low.astype(x.dtype), self.high.astype(x.dtype)
+        low, high = self._bounds(x)
         return (low + high) / 2, (high - low) / 2
 
     def _ends(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the first and the last number inside."""
-        low, high = self.low.astype(x.dtype), self.high.astype(x.dtype)
+        low, high = self._bounds(x)
         # XLA treats subnormal numbers as 0. As in `entropic`, the floor leaves room for 1 / x.
         floor = float(jnp.finfo(x.dtype).tiny) ** 0.75
         first = jnp.where(low == 0, floor, jnp.nextafter(low, high))

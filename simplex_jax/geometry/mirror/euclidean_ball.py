@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from simplex_jax import arguments
 from simplex_jax.geometry import convex
 from simplex_jax.geometry.mirror.maps import MirrorMap, of_methods
 
@@ -80,7 +81,7 @@ class _Ball:
         return norm / self._radii(y), jnp.sum(y * v, axis=-1, keepdims=True) / norm * y / norm
 
     def _radii(self, x: jax.Array) -> jax.Array:
-        return self.radius.astype(x.dtype)[..., None]
+        return arguments.with_rank(self.radius.astype(x.dtype)[..., None], x.ndim)
 
 
 def _norm(y: jax.Array) -> jax.Array:
