@@ -16,6 +16,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from simplex_jax import arguments
+
 
 class Settings(NamedTuple):
     """Least order or argument for Debye's expansion, its terms, and least order for Stirling's."""
@@ -92,6 +94,7 @@ def series(w: jax.Array, s: jax.Array, derivative: int = 0) -> jax.Array:
 
 def expand(order: jax.Array, x: jax.Array) -> Expansion:
     """Return the expansion for orders and arguments >= 0 of one dtype; XLA drops unused terms."""
+    order, x = arguments.same_rank(order, x)
     shift = settings(x.dtype).shift
     # Comparisons only: XLA may compute this twice, and round arithmetic differently each time.
     small = (order < shift) & (x < shift)

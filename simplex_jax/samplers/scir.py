@@ -62,7 +62,7 @@ def update(
     concentrations = [sums(a_hat) for a_hat in a_hats]
     clamped = [leaf.counts < 0 for leaf in leaves]
     summaries = expanded.summaries([concentrations, clamped], state.position, rows)
-    return state, Info(h, *summaries, _inflation(estimator, batch, h))
+    return state, Info(h, *summaries, inflation=_inflation(estimator, batch, h))
 
 
 def _inflation(estimator: Estimator, batch: Batch, h: jax.Array) -> jax.Array | None:
