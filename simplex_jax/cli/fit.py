@@ -1,6 +1,7 @@
 """The command `fit`: a new or resumed run."""
 
 import dataclasses
+import shlex
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,6 +26,11 @@ from simplex_jax.runtime.saved import RunError
 
 _LENGTHS = ("passes", "steps", "seconds")
 _PROCESSES = ("distributed", "coordinator", "processes", "process")
+# Arguments that change where a run is kept or shown, but not what it is
+_PLACES = (
+    *("input", "resume", "out", "overwrite", "checkpoint_every", "quiet", "debug", "dry_run"),
+    *("repeats", *_PROCESSES),
+)
 # Options that --resume allows, besides those of a goal; config.json has all others.
 _WITH_RESUME = (
     *("resume", "input", "checkpoint_every", "quiet", "debug", "devices"),
@@ -37,6 +43,7 @@ class _Request(NamedTuple):
 
     settings: Any  # options of the model, before they are resolved
     source: dict[str, Any]  # its input and reading options, as in `config.json`
+    given: list[str]  # the arguments that define it, without its length, as on the command line
     digest: str | None = None  # digest of the data with which a resumed run began
 
 
@@ -104,7 +111,11 @@ def fit_command(commands: Commands) -> click.Command:
                 directories.check(out, model.name, files.names_of(model), overwrite=overwrite)
             with usage():  # Each option is in range, but they may contradict each other.
                 model_settings = model.options(**settings)
-            request = _Request(model_settings, source)
+            own = {name: parameters[name] for name in ("num_topics", "seed") if one_of_several}
+            if one_of_several:
+                own["holdout_seed"] = holdout_seed
+            given = options.given({*_PLACES, *pipeline.lengths(model)}, own)
+            request = _Request(model_settings, source, given)
         plan = _plan(commands, request, say)
         config = _config(commands, request, plan)
         if resume is not None:
@@ -133,7 +144,7 @@ def fit_command(commands: Commands) -> click.Command:
         with directory as path:
             shared = Path(agreed_text(str(path.absolute())))
             interrupted = _train(
-                commands, plan, shared, checkpoint_every, resume is not None, quiet
+                commands, plan, config, shared, checkpoint_every, resume is not None, quiet
             )
         if interrupted is not None:
             remedy = f"simplex-jax {model.name} --resume {shared}"
@@ -209,7 +220,8 @@ def _resumed_run(
         source["input"] = options.input_path(input)
     with usage():
         model_settings = dataclasses.replace(recorded, **changes)
-    return _Request(model_settings, source, config["corpus"].get("digest"))
+    given = [str(argument) for argument in config.get("given", ())]
+    return _Request(model_settings, source, given, config["corpus"].get("digest"))
 
 
 def _resumed_config(commands: Commands, directory: Path) -> dict[str, Any]:
@@ -273,7 +285,9 @@ def _config(commands: Commands, request: _Request, plan: Plan) -> dict[str, Any]
     source = request.source
     reading = commands.resolve_reading(source["input"], source["reading"])
     facts = pipeline.corpus_of(commands.model, plan)
-    return files.config_of(commands.model, plan.settings, facts, source | {"reading": reading})
+    return files.config_of(
+        commands.model, plan.settings, facts, source | {"reading": reading}, given=request.given
+    )
 
 
 def _check_digest(digest: str | None, config: Mapping[str, Any], directory: Path) -> None:
@@ -326,6 +340,7 @@ def _reopen(commands: Commands, path: Path, config: Mapping[str, Any]) -> Iterat
 def _train(
     commands: Commands,
     plan: Plan,
+    config: Mapping[str, Any],
     directory: Path,
     checkpoint_every: float,
     resume: bool,
@@ -348,15 +363,29 @@ def _train(
         progress=console.Stages(quiet),
     )
     fitted = pipeline.train(model, plan, session)
+    fitted = dataclasses.replace(fitted, again=_again(fitted, config))
     if commands.share is not None:
         with in_step(OSError):  # before any process writes its share
             if is_first():
                 directories.remove_shares(directory, files.names_of(model))
         commands.share(fitted, plan, directory, console.Stages(quiet))
     if is_first():
+        output.write_json(directory / files.CONFIG, {**config, "again": fitted.again})
         files.write(model, fitted, directory)
     say(commands.outcome(fitted))
     for warning in fitted.warnings:
         say(f"warning: {warning}")
+    say(f"this again, to the bit: {fitted.again}")
     say(f"written to {directory}; open {directory / files.REPORT}")
     return fitted.interrupted
+
+
+def _again(fitted: Any, config: Mapping[str, Any]) -> str:
+    """Return the command that gives a fit again, however its run ended."""
+    given, input = config["given"], config["source"]["input"]
+    more = {f"--{name}": value for name, value in pipeline.repeating(fitted).items()}
+    last = [
+        str(part) for flag, value in more.items() if flag not in given for part in (flag, value)
+    ]
+    inputs = [] if input is None else [options.shown(Path(input))]
+    return shlex.join(["simplex-jax", config["command"], *inputs, *given, *last])

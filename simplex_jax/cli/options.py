@@ -2,7 +2,7 @@
 
 import functools
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -143,6 +143,36 @@ def typed(names: Collection[str] | None = None) -> dict[str, str]:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         and (names is None or name in names)
     }
+
+
+def given(without: Collection[str], own: Mapping[str, Any]) -> list[str]:
+    """Return the options of the command line as arguments, without some, and with own values."""
+    context = click.get_current_context()
+    typed_values = {name: context.params[name] for name in typed() if name not in without}
+    values = typed_values | dict(own)
+    arguments = []
+    for option in context.command.params:
+        if option.name not in values or values[option.name] is None:
+            continue
+        value = values[option.name]
+        if isinstance(option, click.Option) and option.is_flag:
+            arguments.append(option.opts[0])
+            continue
+        for one in value if option.multiple else [value]:
+            arguments += [option.opts[0], _text(one)]
+    return arguments
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Path):
+        return shown(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def shown(path: Path) -> str:
+    """Return a path as a person would type it: relative if it is in the current folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def absolute(reading: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ def config_of(
     settings: RunOptions,
     corpus: Mapping[str, Any],
     source: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
     """Return the contents of `config.json`.
 
@@ -38,12 +39,13 @@ def config_of(
         "settings": as_json(settings),
         "corpus": dict(corpus),
         "versions": versions(),
+        **more,
     }
 
 
 def save(model: Model[O, F], fitted: F, place: Path, *, overwrite: bool = False) -> Path:
     """Write a fit to a directory of its own; see `Fit.save`."""
-    config = config_of(model, fitted.settings, fitted.corpus)
+    config = config_of(model, fitted.settings, fitted.corpus, again=fitted.again)
     model.files.values(fitted)  # Raises errors before an earlier run is removed.
     if saved.VOCABULARY in names_of(model):
         directories.check_words(vars(fitted)["vocabulary"])
@@ -66,6 +68,7 @@ def write(model: Model[O, F], fitted: F, place: Path) -> None:
     summary = {
         "samples": fitted.samples,
         "interrupted": fitted.interrupted is not None,
+        "done": fitted.done,
         "diagnostics": fitted.diagnostics,
         "warnings": fitted.warnings,
     }
@@ -97,6 +100,8 @@ def load(model: Model[O, F], place: Path) -> F:
             "samples": int(summary["samples"]),
             "diagnostics": {n: _with_nan(entry) for n, entry in summary["diagnostics"].items()},
             "warnings": [str(sentence) for sentence in summary["warnings"]],
+            "done": {str(name): int(number) for name, number in summary["done"].items()},
+            "again": str(config.get("again", "")),
         }
     except RunError:
         raise

@@ -23,7 +23,8 @@ class HeldOut(Hook):
 
     `NAME` is the value for the current sample, over all chains; with several chains,
     `NAME_chain_0` and so on are the values of each. `NAME_average` is the value of the densities
-    averaged over the chains and over the evaluations in the window of the run. `measure` returns
+    averaged over the chains and over the evaluations that are due in the window of the run, or of
+    the current samples if there is none. `measure` returns
     the log densities [size] of each chain and other metrics, and `value` reduces the log densities
     to one number.
     """
@@ -47,10 +48,12 @@ class HeldOut(Hook):
         for name, of_chain in zip(self._names, log_p, strict=True):
             event.metrics[name] = self._value([of_chain])
         event.metrics[self._name] = self._value(log_p)
-        if (average := self._average.at(event)) is not None:
+        if event.due and (part := self._average.at(event)) is not None:
+            part.add(log_p)
+        average = self._average.whole()
+        if not average.samples:
             average.add(log_p)
-            average = self._average.whole()
-            event.metrics[f"{self._name}_average"] = self._value([average.value()])
+        event.metrics[f"{self._name}_average"] = self._value([average.value()])
         event.metrics.update(further)
 
     def save(self) -> list[Any]:

@@ -318,7 +318,8 @@ class RunOptions:
         "Updates between evaluations.",
         default=None,
         least=1,
-        unset="a 50th of the run; more if evaluations would take over a 20th of the time",
+        unset="4 passes, or fewer in a large corpus; more if evaluations would take over a 20th of "
+        "the time",
         changeable=True,
         parameter=None,
     )
@@ -326,14 +327,14 @@ class RunOptions:
         "Updates between the posterior samples of means and intervals.",
         default=None,
         least=1,
-        unset="as often as evaluations; a 20th of the time if their cost is known; or as often as "
-        "keep_samples needs",
-        changeable=True,
+        unset="a pass, or less in a large corpus; more if samples would take over a tenth of the "
+        "time",
         parameter=None,
     )
     chains: int = option("Parallel chains.", default=1, least=1, parameter="n_chains")
     keep_samples: int = option(
-        "Posterior samples to keep, evenly spaced after the burn-in.",
+        "Posterior samples to keep, evenly spaced over the last half of the run, or all of them if "
+        "there are fewer.",
         default=0,
         least=0,
         metavar="NUMBER",

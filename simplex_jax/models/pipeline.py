@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax import arguments
+from simplex_jax.base import current_step
 from simplex_jax.evaluate.fits import Fitted
 from simplex_jax.models import files
 from simplex_jax.models.options import as_json, changeable, declarations, option, options
@@ -25,6 +26,10 @@ from simplex_jax.runtime.checkpoint import Store
 from simplex_jax.runtime.hooks import Callback, calls_of
 from simplex_jax.runtime.sample_files import Folder, mark_of
 from simplex_jax.runtime.session import Progress
+
+# Arguments of `fit` that change where a run is kept, but not what it is
+_PLACES = ("hooks", "checkpoint", "checkpoint_every", "resume", "samples_dir", "progress")
+_PLAIN = bool | int | float | str
 
 
 @options
@@ -219,7 +224,9 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     if arguments.progress is not None:
         run = run._replace(progress=arguments.progress)
     fitted = model.summarise(planned, run, trained)
-    fitted = dataclasses.replace(fitted, corpus=corpus_of(model, planned))
+    fitted = dataclasses.replace(
+        fitted, corpus=corpus_of(model, planned), done=_done(planned, run, trained)
+    )
     warnings = list(model.warn(fitted))
     if fitted.interrupted is not None:
         warnings.append("The run was interrupted before its end.")
@@ -240,7 +247,48 @@ def _resumed(arguments: Session) -> bool:
 
 def fit(model: Model[O, F], data: Any, arguments: Session) -> F:
     """Plan a run and train it."""
-    return train(model, plan(model, data, arguments), arguments)
+    fitted = train(model, plan(model, data, arguments), arguments)
+    return dataclasses.replace(fitted, again=_call(model, fitted, arguments))
+
+
+def repeating(fitted: Results) -> dict[str, Any]:
+    """Return the options that give a fit again, in place of a run's length, goal and chains."""
+    chains = fitted.settings.chains
+    return fitted.done | ({"chains": chains} if chains > 1 else {})
+
+
+def lengths(model: Model) -> set[str]:
+    """Return the names of the options that say when a run of a model ends."""
+    return {*changeable(model.options)} - {"devices", "eval_every"}
+
+
+def _call(model: Model, fitted: Results, arguments: Session) -> str:
+    """Return the call of a model's `fit` that gives a fit again."""
+    left_out = {*lengths(model), "chains", *_PLACES}
+    values = {
+        name: value
+        for field in dataclasses.fields(arguments)
+        if (name := field.name) not in left_out
+        and (value := getattr(arguments, name)) is not field.default
+        and not (isinstance(value, _PLAIN) and value == field.default)
+    }
+    given = ", ".join(
+        f"{name}={_shown(name, x)}" for name, x in (values | repeating(fitted)).items()
+    )
+    return f"{model.name}.fit(data, {given})" if fitted.done else ""
+
+
+def _shown(name: str, value: Any) -> str:
+    return repr(value) if isinstance(value, _PLAIN) else name
+
+
+def _done(planned: Plan, run: session.Run, trained: session.Trained) -> dict[str, int]:
+    """Return the number of passes of a run, or of its steps if these are no whole passes."""
+    steps = int(current_step(trained.state))
+    per_pass = -(-run.measures["records"].documents // planned.settings.batch_size)
+    if not steps:
+        return {}
+    return {"steps": steps} if steps % per_pass else {"passes": steps // per_pass}
 
 
 def digest_of(tree: Any) -> str:

@@ -46,6 +46,10 @@ class Results:
         versions: Versions of the packages that the results depend on.
         warnings: Sentences, each a reason to doubt the results.
         interrupted: The signal that ended the run early, or None.
+        done: Length of the run in the end, as an option: passes, or steps if they are no whole
+            passes.
+        again: The call or the command that gives this fit again, to the bit on the same device;
+            arguments that are not plain values are only named in it. Empty if unknown.
         kept: Arrays of the samples kept in memory, by name, with samples along the first axis;
             empty if there are none, and for models that keep partitions.
         state: Last state of the kernel, with a first axis of chains if there are several; None for
@@ -62,6 +66,8 @@ class Results:
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: versions())
     warnings: list[str] = dataclasses.field(default_factory=list)
     interrupted: signal.Signals | None = None
+    done: dict[str, int] = dataclasses.field(default_factory=dict)
+    again: str = ""
     kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     state: Any = None
 

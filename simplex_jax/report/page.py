@@ -56,6 +56,7 @@ def render(
         "settings": {k: v for k, v in settings.items() if v is not None and v != []},
         "corpus": fitted.corpus,
         "versions": fitted.versions,
+        "again": fitted.again,
         "warnings": fitted.warnings,
         "script": None,
         **mixing(fitted.diagnostics),

@@ -94,8 +94,8 @@ def run(
         hooks: Called with an `Event` after every chunk, in order; the run ends after a chunk if one
             of them returns True. See `hooks.Hook` for their other methods.
         chunk: Hooks are called when `state.step` is a multiple of `chunk`, and at the end.
-        sample_every: The hooks' `sample` is called when `state.step` is a multiple of this, and at
-            the end; by default `chunk`.
+        sample_every: The hooks' `sample` is called when `state.step` is a multiple of this; by
+            default `chunk`.
         max_seconds: End when the time spent in updates, without compilation and hooks, reaches
             this. It is checked after a chunk or, if a hook has a `pulse`, about every second.
         first_step: For a continued run, the step at which its first part began; by default the step
@@ -288,16 +288,15 @@ class _Loop:
         step, times, calls = self._step, self._times, self.calls
         self._event = event = Event(
             *(step, times.first, times.last, self._seconds, self._compile_seconds),
-            *(self.state, info, {}, times.every),
+            *(self.state, info, {}, times.every, step % times.chunk == 0),
         )
         ended = step == times.last or self._reader.block is None
         late = times.max_seconds is not None and self._seconds >= times.max_seconds
         over = processes.any_of([ended or any(limit(event) for limit in calls.over), late])
-        if step % times.every == 0 or over:
+        if step % times.every == 0:
             for sample in calls.sample:
                 sample(event)
-        due = step % times.chunk == 0 or over
-        answers = [callback(event) for callback in calls.callbacks] if due else []
+        answers = [callback(event) for callback in calls.callbacks] if event.due or over else []
         pulses = [pulse(event) for pulse in calls.pulse]
         self._stop = processes.any_of([over, *answers, *pulses])
 

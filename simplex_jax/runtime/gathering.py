@@ -4,7 +4,6 @@ These hooks are saved in checkpoints: an interrupted run gathers the same as an 
 """
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from simplex_jax.runtime.checkpoint import CheckpointWarning
 from simplex_jax.runtime.hooks import Event, Hook
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.sample_files import Folder, name_of
-from simplex_jax.runtime.windows import Latest, Place, When, Window, back, when
+from simplex_jax.runtime.windows import Latest, Place, Window, done
 
 
 class Sample(NamedTuple):
@@ -108,25 +107,22 @@ class Posterior(Hook):
             gathered.add(self._read(event))
 
     def __call__(self, event: Event) -> None:
-        """Trace an evaluation, in the window."""
-        if (gathered := self._latest.at(event)) is not None:
+        """Trace an evaluation that is due, in the window."""
+        if event.due and (gathered := self._latest.at(event)) is not None:
             gathered.trace(self._evaluated(event))
 
-    def gathered(self, last: Event | None = None) -> Gathered:
-        """Return moments and traces; if the run ended before the window, of its last event."""
-        gathered = self._latest.whole()
-        if last is None or gathered.samples:
-            return gathered
-        gathered = self._make()
-        gathered.add(self._read(last))
-        return gathered
+    def gathered(self) -> Gathered:
+        """Return moments and traces so far."""
+        return self._latest.whole()
 
     def result(self, last: Event | None) -> Gathered:
-        """Return `gathered` at the end of a run, or raise a ValueError if there is no sample.
+        """Return moments and traces at the end of a run, once; without a sample, its last event's.
 
-        A resumed run may have nothing left to do, and end before its window.
+        A resumed run may have nothing left to do, and no sample: that is a ValueError.
         """
-        gathered = self.gathered(last)
+        gathered = self._latest.taken()
+        if not gathered.samples and last is not None:
+            gathered.add(self._read(last))
         if not gathered.samples:
             raise ValueError("the run has no sample at this length: make it longer")
         return gathered
@@ -146,18 +142,21 @@ _ROUNDING = 1e-12  # above the rounding error of a segment's progress, below the
 class _Held(NamedTuple):
     """A kept sample."""
 
-    when: When
+    step: int  # its step
+    segment: int  # its segment
     arrays: dict[str, np.ndarray]  # empty if they are in a file
 
 
 class Kept(Hook):
-    """Thinned samples, evenly spaced over the window of a run: `most`, or all if there are fewer.
+    """Thinned samples of the last half to three quarters of a run: `most`, or all of them if fewer.
+
+    They are evenly spaced over the current segment of a window of doubling segments, and over the
+    rest of the one before: samples of a segment replace the oldest ones. Which are kept depends on
+    the number of updates only.
 
     With a directory, created if missing, each is written when drawn, to `sample-00000.npz` and so
-    on; otherwise they stay in memory. If the window has segments, samples of the next segment
-    replace those of the last one by one. Each has its step, and files need not be in order of
-    steps. If a run is continued to another length, samples that its new window would not have kept
-    are removed. Topics are numbered as in each chain.
+    on; otherwise they stay in memory. Each has its step, and files need not be in order of steps.
+    Topics are numbered as in each chain.
     """
 
     def __init__(
@@ -170,75 +169,76 @@ class Kept(Hook):
         self._read, self._most = read, most
         self._window, self._folder = window, folder
         self._held: dict[int, _Held] = {}  # by number
-        # Their segments by number; None until the first event shows the length of the run
-        self._segments: dict[int, int] | None = None
-        self._taken: Counter[int] = Counter()  # samples by segment
+        self._segment, self._taken = -1, 0  # the current segment, and its samples so far
         if folder is not None and most and processes.is_first():
             folder.path.mkdir(parents=True, exist_ok=True)
 
     def sample(self, event: Event) -> None:
         """Add a sample, if it is due."""
-        segments = self._segments
-        if segments is None:
-            segments = self._segments = self._place(event)
-            for number in self._held.keys() - segments.keys():
-                self._remove(number)
-        place = self._window(event)
-        if place is None or not self._due(event, place):
+        place = self._window(done(event))
+        if place is None:
             return
-        number = next(i for i in range(self._most) if segments.get(i) != place.segment)
+        if place.segment != self._segment:
+            self._enter(place.segment)
+        if not self._due(event, place):
+            return
+        number = self._place()
         sample = self._read(event) | {"step": np.asarray(event.step)}
         if self._folder is not None:
             self._folder.write(number, sample)
             sample = {}
-        self._held[number] = _Held(when(event), sample)
-        if number in segments:
-            self._taken[segments[number]] -= 1
-        segments[number] = place.segment
-        self._taken[place.segment] += 1
+        self._held[number] = _Held(event.step, place.segment, sample)
+        self._taken += 1
 
-    def _place(self, event: Event) -> dict[int, int]:
-        """Return the segments of the samples by number, without samples that were not due.
+    def _enter(self, segment: int) -> None:
+        self._segment = segment
+        self._taken = sum(held.segment == segment for held in self._held.values())
 
-        All samples were due unless the length of the run has changed.
+    def _place(self) -> int:
+        """Return the number of the next sample: that of an old one, a free one, or the oldest."""
+        old = self._old()
+        free = (number for number in range(self._most) if number not in self._held)
+        if old or (number := next(free, None)) is None:
+            others = [n for n, held in self._held.items() if held.segment < self._segment]
+            number = min(others, key=lambda n: self._held[n].step)
+        return number
+
+    def _old(self) -> list[int]:
+        """Return the numbers of samples from before the last two segments, which do not count.
+
+        They stay until others take their places, since a checkpoint may still have them.
         """
-        segments: dict[int, int] = {}
-        for number, held in sorted(self._held.items(), key=lambda item: item[1].when):
-            then = back(event, held.when)
-            place = self._window(then)
-            if place is not None and self._due(then, place):
-                segments[number] = place.segment
-                self._taken[place.segment] += 1
-        return segments
+        return [n for n, held in self._held.items() if held.segment < self._segment - 1]
 
     def _due(self, event: Event, place: Place) -> bool:
-        """Return whether the sample of an event is due, given the samples so far."""
-        missing = self._most - self._taken[place.segment]
+        """Return whether the sample of an event is due, given the samples of its segment so far."""
+        missing = self._most - self._taken
         if not missing:
             return False
-        even = (place.progress + _ROUNDING) * self._most >= self._most - missing + 1
+        even = (place.progress + _ROUNDING) * self._most >= self._taken + 1
         return even or not self._follow(missing, event, place)
 
     def _follow(self, count: int, event: Event, place: Place) -> bool:
         """Return whether `count` samples follow that of an event in its segment."""
-        every, last = event.sample_every, event.last_step
-        step = (event.step // every + count) * every
-        if step - every >= last:  # the last update has a sample, whatever its number
-            return False
-        then = self._window(back(event, When(min(step, last), event.seconds)))
+        every = event.sample_every
+        later = (event.step // every + count) * every
+        then = self._window(later - event.first_step)
         return then is not None and then.segment == place.segment
 
-    def _remove(self, number: int) -> None:
-        del self._held[number]
-        if self._folder is not None:
-            self._folder.remove(number)
+    def finish(self, event: Event) -> None:
+        """Remove the samples that do not count."""
+        del event
+        for number in self._old():
+            del self._held[number]
+            if self._folder is not None:
+                self._folder.remove(number)
 
     def samples(self) -> dict[str, np.ndarray]:
         """Return the samples in memory by name, stacked by step; empty if there are none.
 
         Arrays of a state that has grown are padded with zeros.
         """
-        held = sorted(self._held.values(), key=lambda sample: sample.when)
+        held = sorted(self._held.values(), key=lambda sample: sample.step)
         ordered = [sample.arrays for sample in held if sample.arrays]
         if not ordered:
             return {}
@@ -246,7 +246,7 @@ class Kept(Hook):
 
     def save(self) -> list[Any]:
         """Return the samples, without arrays if they are in files."""
-        return [[number, list(held.when), held.arrays] for number, held in self._held.items()]
+        return [[number, *held] for number, held in self._held.items()]
 
     def load(self, saved: list[Any]) -> None:
         """Restore the samples.
@@ -254,8 +254,8 @@ class Kept(Hook):
         Samples in files stay there, and raise a ValueError without their directory. Samples in
         memory are written to files if there is a directory now.
         """
-        self._held = {number: _Held(When(*time), arrays) for number, time, arrays in saved}
-        self._segments, self._taken = None, Counter()
+        self._held = {number: _Held(*held) for number, *held in saved}
+        self._enter(max((held.segment for held in self._held.values()), default=-1))
         if self._folder is not None:
             self._find(self._folder)
         elif any(not held.arrays for held in self._held.values()):
@@ -266,7 +266,12 @@ class Kept(Hook):
         folder.check()
         in_memory = {number: held for number, held in self._held.items() if held.arrays}
         in_files = [number for number in self._held if number not in in_memory]
-        if lost := [number for number in in_files if not folder.has(number)]:
+        steps = {number: folder.step_of(number) for number in in_files}
+        # Later samples of a run that was then killed have taken the places of some, as they will.
+        for number in in_files:
+            if steps[number] > self._held[number].step:
+                del self._held[number]
+        if lost := [number for number in in_files if steps[number] < 0]:
             warnings.warn(
                 f"{len(lost)} of {len(in_files)} samples that the run had kept are no longer in "
                 f"{str(folder.path)!r}: it continues without them",

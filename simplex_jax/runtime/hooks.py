@@ -31,7 +31,8 @@ class Event(NamedTuple):
         info: The Info of the last update.
         metrics: Numbers that a hook passes to later ones: an evaluation writes them, `Progress`
             shows, `MetricsLog` records and `EarlyStop` watches them.
-        sample_every: Updates between samples; the last update always has one.
+        sample_every: Updates between samples.
+        due: Whether an evaluation is due at this step; if not, the run has ended between two.
     """
 
     step: int
@@ -43,6 +44,7 @@ class Event(NamedTuple):
     info: Info
     metrics: dict[str, float]
     sample_every: int = 1
+    due: bool = True
 
 
 Callback: TypeAlias = Callable[[Event], bool | None]

@@ -45,9 +45,12 @@ class Folder(NamedTuple):
         """Raise a FileExistsError if there are samples of another run."""
         self._refuse([path for path in self._files() if not self._is_own(path)])
 
-    def has(self, number: int) -> bool:
-        """Return whether a sample has a file."""
-        return bool(processes.agreed((self.path / name_of(number)).exists()))
+    def step_of(self, number: int) -> int:
+        """Return the step of a sample, or -1 if it has no file."""
+        path, step = self.path / name_of(number), -1
+        if processes.is_first() and path.exists():
+            step = int(saved.load_npz(path, ["step"])["step"])
+        return int(processes.agreed(step))
 
     def write(self, number: int, sample: Mapping[str, np.ndarray]) -> None:
         """Write a sample."""

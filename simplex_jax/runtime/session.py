@@ -17,7 +17,8 @@ from simplex_jax.runtime.driver import Grow, nothing, run
 from simplex_jax.runtime.hooks import MAX_STEPS, Callback, Event, Hook
 from simplex_jax.runtime.interrupt import Interrupt
 
-_RARE = 20
+_IN_A_PASS = 16  # most evaluations, or samples, in a pass
+_EVALUATIONS = 0.05  # most of the time of a run that evaluations take by default
 
 
 class Length(NamedTuple):
@@ -27,13 +28,6 @@ class Length(NamedTuple):
     seconds: float | None  # seconds of training; neither if a measure ends the run
     eval_every: int  # updates between evaluations
     sample_every: int  # updates between posterior samples
-
-
-class Cost(NamedTuple):
-    """Approximate time of an evaluation and of a sample, in updates."""
-
-    evaluation: float = 0.0
-    sample: float | None = None  # None: one sample per evaluation
 
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -106,54 +100,44 @@ class LengthOptions(Protocol):
     def sample_every(self) -> int | None:
         """Updates between posterior samples."""
 
-    @property
-    def keep_samples(self) -> int:
-        """Posterior samples to keep."""
-
 
 def length(
     per_pass: int,
     options: LengthOptions,
     *,
-    cost: Cost = Cost(),  # noqa: B008, it is immutable
-    eval_timed: int | None = None,
-    default_passes: float | None = 200.0,
-    evaluations: int = 50,
+    default_passes: float | None,
+    eval_every: int,
+    sample_every: int,
 ) -> Length:
     """Return the length of a run with `per_pass` updates in a pass over the data.
 
-    The options have passes, steps and seconds, at most one of them given, `eval_every`,
-    `sample_every` and `keep_samples`. With none of the three and no `default_passes` the run has no
-    length. The default number of evaluations is `evaluations` or, in a run without a number of
-    steps, one every `eval_timed` updates or every pass; but fewer if they would take more than a
-    20th of the time. There are as many samples as evaluations or, if their cost is known, up to one
-    per pass; in a run of known length, at least as many in its second half as it is to keep.
+    The options have passes, steps and seconds, at most one of them given, `eval_every` and
+    `sample_every`. With none of the three and no `default_passes` the run has no length. The
+    default intervals are arguments, which must not depend on the length, see `windows`.
     """
     passes = options.passes
     lengths = sum(value is not None for value in (passes, options.steps, options.seconds))
     if lengths > 1:
         raise ValueError("give at most one of passes, steps and seconds")
-    rare = math.ceil(min(_RARE * cost.evaluation, MAX_STEPS))
     if not lengths:
         passes = default_passes
-    exact = options.steps if passes is None else passes * per_pass
-    if exact is None:
-        total, part = None, per_pass if eval_timed is None else eval_timed
-    else:
-        if exact > MAX_STEPS:
+    total = options.steps if passes is None else passes * per_pass
+    if total is not None:
+        if total > MAX_STEPS:
             raise ValueError(
-                f"{exact:g} steps are more than a run can number: give fewer passes or steps"
+                f"{total:g} steps are more than a run can number: give fewer passes or steps"
             )
-        total = max(1, round(exact))
-        part = max(1, total // evaluations)
-    every = min(options.eval_every or max(part, rare), total or MAX_STEPS)
-    sampled = every
-    if cost.sample is not None:
-        most = every if total is None else min(every, part)
-        sampled = min(most, max(per_pass, math.ceil(_RARE * cost.sample)))
-    if total is not None and options.keep_samples:
-        sampled = min(sampled, max(1, total // (2 * options.keep_samples)))
-    return Length(total, options.seconds, every, options.sample_every or sampled)
+        total = max(1, round(total))
+    intervals = options.eval_every or eval_every, options.sample_every or sample_every
+    return Length(total, options.seconds, *intervals)
+
+
+def interval(per_pass: int, cost: float, share: float = _EVALUATIONS) -> int:
+    """Return an interval between evaluations or samples that take a share of the time at most.
+
+    An evaluation or sample takes as long as `cost` updates. There are at most 16 in a pass.
+    """
+    return max(-(-per_pass // _IN_A_PASS), math.ceil(min(cost / share, MAX_STEPS)))
 
 
 def start(init: Callable[..., State], *values: Any, remedy: str) -> State:
@@ -190,12 +174,12 @@ class Records(Hook):
         measure: Callable[[Event, float], Mapping[str, float]],
     ) -> None:
         self.records: list[dict[str, float]] = []
-        self._documents, self._per_step, self._measure = documents, per_step, measure
+        self.documents, self._per_step, self._measure = documents, per_step, measure
 
     def __call__(self, event: Event) -> None:
         """Complete and record the metrics of an event."""
         visited = event.step * self._per_step
-        passes = visited / self._documents
+        passes = visited / self.documents
         event.metrics.update(documents=round(visited), passes=round(passes, 3))
         event.metrics.update(self._measure(event, passes))
         self.records.append({"step": event.step, "seconds": event.seconds} | event.metrics)

@@ -15,22 +15,9 @@ def event(step, last=100, seconds=0.0, every=1):
     return Event(step, 0, last, seconds, 0.0, None, None, {}, every)
 
 
-def test_the_second_half_by_steps():
-    window = windows.second_half()
-    assert [window(event(step)) for step in (1, 49, 50, 75, 100)] == [
-        *(None, None, Place(0, 0.0), Place(0, 0.5), Place(0, 1.0))
-    ]
-
-
-def test_the_second_half_by_time_is_told_by_the_clock():
-    happened = event(3, last=2**31 - 1, seconds=6.0)
-    assert windows.second_half(10.0)(happened) == Place(0, pytest.approx(0.2))
-    assert windows.second_half(20.0)(happened) is None
-
-
 def test_segments_double():
     window = windows.doubling(4)
-    places = {step: window(event(step)) for step in (4, 5, 6, 8, 9, 12, 16, 17, 33)}
+    places = {step: window(step) for step in (4, 5, 6, 8, 9, 12, 16, 17, 33)}
     assert places == {
         **{4: None, 5: Place(0, 0.25), 6: Place(0, 0.5), 8: Place(0, 1.0), 9: Place(1, 0.125)},
         **{12: Place(1, 0.5), 16: Place(1, 1.0), 17: Place(2, 1 / 16), 33: Place(3, 1 / 32)},
@@ -39,29 +26,52 @@ def test_segments_double():
 
 def posterior(window):
     def make():
-        return gathering.Gathered({"x": Moments((1, 2), True)}, {"x": (1, 2)})
+        return gathering.Gathered({"x": Moments((1, 2), True)}, {"x": (1, 2), "y": (1,)})
 
     def read(event):
         x = np.random.default_rng(event.step).normal(3.0, 0.01, (1, 2))
         return gathering.Sample({"x": x}, {"x": x**2}, {"x": x})
 
-    return gathering.Posterior(read, make, window)
+    return gathering.Posterior(read, make, window, lambda event: {"y": [float(event.step)]})
 
 
-@pytest.mark.parametrize("steps", [6, 8, 19, 31, 40])
-def test_what_counts_is_the_last_half_to_three_quarters(steps):
+@pytest.mark.parametrize("steps", [6, 8, 19, 24, 25, 31, 32, 33, 40, 300])
+def test_what_counts_is_the_last_half_to_two_thirds(steps):
     whole = posterior(windows.doubling(4))
     for step in range(1, steps + 1):
         whole.sample(event(step))
-    first = {6: 5, 8: 5, 19: 9, 31: 9, 40: 17}[steps]
+    first = {6: 5, 8: 5, 19: 9, 24: 9, 25: 13, 31: 13, 32: 13, 33: 17, 40: 17, 300: 129}[steps]
+    assert 1 / 3 <= (first - 1) / steps <= 1 / 2 or steps <= 8
     rows = [np.random.default_rng(step).normal(3.0, 0.01, 2) for step in range(first, steps + 1)]
-    gathered = whole.gathered()
-    mean, sd = gathered.moments["x"].pooled()
-    assert gathered.samples == len(rows)
-    np.testing.assert_allclose(mean, np.mean(rows, axis=0), rtol=1e-6)
-    within = np.mean(np.square(rows), axis=0)
-    np.testing.assert_allclose(sd**2, np.var(rows, axis=0, ddof=1) + within, rtol=1e-4)
-    np.testing.assert_array_equal(gathered.traces()["x"][:, 0], rows)
+    for gathered in (whole.gathered(), whole.result(None)):
+        mean, sd = gathered.moments["x"].pooled()
+        assert gathered.samples == len(rows)
+        np.testing.assert_allclose(mean, np.mean(rows, axis=0), rtol=1e-6)
+        within = np.mean(np.square(rows), axis=0)
+        np.testing.assert_allclose(sd**2, np.var(rows, axis=0, ddof=1) + within, rtol=1e-4)
+        np.testing.assert_array_equal(gathered.traces()["x"][:, 0], rows)
+
+
+def test_what_is_merged_in_place_is_the_same_to_the_bit():
+    one, other = posterior(windows.doubling(3)), posterior(windows.doubling(3))
+    for step in range(1, 40):
+        one.sample(event(step))
+        other.sample(event(step))
+    expected, actual = one.gathered().moments["x"], other.result(None).moments["x"]
+    for name, array in expected.save().items():
+        np.testing.assert_array_equal(actual.save()[name], array)
+    assert other.gathered().samples == 0
+
+
+def test_an_evaluation_that_is_not_due_leaves_no_trace():
+    """That at the end of a run, which a longer run would not have made."""
+    gathered = posterior(windows.doubling(1))
+    for step in (1, 2, 3):
+        gathered.sample(event(step))
+    gathered(event(3)._replace(due=False))
+    assert gathered.gathered().traces()["y"].shape == (0, 1)
+    gathered(event(4))
+    assert gathered.gathered().traces()["y"].tolist() == [[4.0]]
 
 
 def test_a_restored_posterior_goes_on():
@@ -78,99 +88,81 @@ def test_a_restored_posterior_goes_on():
     np.testing.assert_array_equal(result.moments["x"].pooled(), expected.moments["x"].pooled())
 
 
-@pytest.mark.parametrize(
-    ("end", "counted"),
-    [(44, [*range(17, 45)]), (60, [*range(33, 61)]), (100, [*range(50, 101)])],
-)
-def test_a_run_without_a_length_that_is_given_one_keeps_what_is_in_its_second_half(end, counted):
-    """After 40 updates its segments are 17 to 32 and 33 to 40, with middles at 24 and 36."""
-    early, late = posterior(windows.doubling(4)), posterior(windows.second_half())
-    for step in range(1, 41):
-        early.sample(event(step, 2**31 - 1))
-    late.load(early.save())
-    for step in range(41, end + 1):
-        late.sample(event(step, end))
-    rows = [np.random.default_rng(step).normal(3.0, 0.01, 2) for step in counted]
-    np.testing.assert_array_equal(late.gathered().traces()["x"][:, 0], rows)
-    mean, _ = late.gathered().moments["x"].pooled()
-    np.testing.assert_allclose(mean, np.mean(rows, axis=0), rtol=1e-6)
-
-
-def test_a_run_that_ends_in_its_burn_in_has_its_last_sample():
-    early = posterior(windows.second_half())
+def test_a_run_without_a_sample_has_its_last_state():
+    early = posterior(windows.doubling(20))
     early.sample(event(10))
-    assert early.gathered(event(11)).samples == 1
+    assert early.result(event(11)).samples == 1
+    with pytest.raises(ValueError, match="the run has no sample at this length"):
+        posterior(windows.doubling(20)).result(None)
 
 
-@pytest.mark.parametrize(("steps", "kept"), [(16, [10, 12, 14, 16]), (22, [12, 14, 16, 20])])
-def test_kept_samples_of_the_next_segment_take_the_places_of_the_last(steps, kept):
-    hook = gathering.Kept(lambda event: {}, 4, windows.doubling(4), None)
-    for step in range(1, steps + 1):
-        hook.sample(event(step))
-    assert hook.samples()["step"].tolist() == kept
+@pytest.mark.parametrize(
+    ("steps", "kept"),
+    [
+        (4, []),
+        (7, [5, 6, 7]),
+        (16, [10, 12, 14, 16]),
+        (22, [12, 14, 16, 20]),
+    ],
+)
+def test_kept_samples_of_the_next_segment_take_the_places_of_the_oldest(steps, kept):
+    hook = sampled(gathering.Kept(lambda event: {}, 4, windows.doubling(4), None), steps, 1)
+    assert hook.samples().get("step", np.zeros(0)).tolist() == kept
 
 
-def sampled(hook, steps, every, begun=0, upto=None):
-    """Sample as the driver does: at multiples of `every`, and at the end."""
-    for step in range(begun + 1, (upto or steps) + 1):
-        if step % every == 0 or step == steps:
+def sampled(hook, steps, every, begun=0):
+    """Sample as the driver does: at multiples of `every`."""
+    for step in range(begun + 1, steps + 1):
+        if step % every == 0:
             hook.sample(event(step, steps, every=every))
+    hook.finish(event(steps, steps, every=every))
     return hook
 
 
 @pytest.mark.parametrize("steps", [20, 40, 41, 97, 200])
 def test_exactly_as_many_samples_are_kept_as_asked_for_if_there_are_as_many(steps):
-    window = windows.second_half()
+    """From the last half of the run, whether it has been cut, or made longer, on its way or not."""
     for every in (1, 2, 3, 6, 7):
-        times = [s for s in range(1, steps + 1) if s % every == 0 or s == steps]
-        there = [step for step in times if window(event(step, steps))]
-        for most in range(1, min(len(there) + 2, 30)):
+        window = windows.doubling(every)
+        half = [step for step in range(every, steps + 1, every) if 2 * step > steps]
+        for most in range(1, len(half)):
             hook = gathering.Kept(lambda event: {}, most, window, None)
             kept = sampled(hook, steps, every).samples()["step"]
-            assert len(kept) == min(most, len(there)), (every, most)
-            # Evenly spaced, at least as far as the samples are
-            assert np.diff([steps / 2, *kept]).max() <= steps / 2 / most + every
-            # A run that is cut and goes on keeps the same.
-            cut = gathering.Kept(lambda event: {}, most, window, None)
-            sampled(cut, steps, every, upto=(middle := 3 * steps // 4))
+            assert len(kept) == most, (every, most)
+            assert kept[0] >= steps / 4
+            assert np.diff([steps / 4, *kept, steps]).max() <= steps / 2 / most + every + steps / 4
+            cut = sampled(gathering.Kept(lambda event: {}, most, window, None), steps // 3, every)
             again = gathering.Kept(lambda event: {}, most, window, None)
             again.load(cut.save())
-            sampled(again, steps, every, begun=middle)
+            sampled(again, steps, every, begun=steps // 3)
             np.testing.assert_array_equal(again.samples()["step"], kept)
 
 
-@pytest.mark.parametrize(
-    ("window", "expected"), [(windows.second_half(), 1000), (windows.doubling(300), 800)]
-)
-def test_places_are_not_looked_at_again_for_each_sample(window, expected):
+def test_all_samples_of_the_last_half_are_kept_if_they_are_few():
+    hook = gathering.Kept(lambda event: {}, 50, windows.doubling(1), None)
+    assert sampled(hook, 40, 1).samples()["step"].tolist() == list(range(17, 41))
+
+
+def test_places_are_not_looked_at_again_for_each_sample():
     looks = 0
 
-    def counting(event):
+    def counting(updates):
         nonlocal looks
         looks += 1
-        return window(event)
+        return windows.doubling(300)(updates)
 
     hook = gathering.Kept(lambda event: {}, 1000, counting, None)
-    assert len(sampled(hook, 2000, 1).samples()["step"]) == expected
+    assert len(sampled(hook, 2000, 1).samples()["step"]) == 1000
     assert looks <= 3 * 2000  # for each event its place and that of one that follows, and a few
-
-
-def test_a_timed_run_keeps_as_many_samples_as_asked_for():
-    hook = gathering.Kept(lambda event: {}, 20, windows.second_half(4.0), None)
-    for step in range(1, 41):
-        hook.sample(event(step, 2**31 - 1, step / 10, every=3))
-    assert len(hook.samples()["step"]) == 20
 
 
 def kept_to(end, hook=None, begun=0, directory=None):
     """Keep samples of the updates to the last one, from scratch or after those of another hook."""
     folder = directory and Folder(directory, "this run")
-    now = gathering.Kept(lambda event: {}, 4, windows.second_half(), folder)
+    now = gathering.Kept(lambda event: {}, 4, windows.doubling(1), folder)
     if hook is not None:
         now.load(hook.save())
-    for step in range(begun + 1, end + 1):
-        now.sample(event(step, end))
-    return now
+    return sampled(now, end, 1, begun)
 
 
 def steps_of(hook, directory):
@@ -182,21 +174,37 @@ def steps_of(hook, directory):
 @pytest.mark.parametrize("on_disk", [False, True])
 @pytest.mark.parametrize("end", [64, 80, 128, 640])
 def test_a_run_that_is_made_longer_keeps_what_a_run_of_that_length_would(tmp_path, on_disk, end):
-    """As far as it has it: to 80, those at 56 and 64 stand for those at 50 and 60."""
     directory = tmp_path if on_disk else None
     hook = kept_to(end, kept_to(64, None, 0, directory), 64, directory)
-    straight = kept_to(end).samples()["step"].tolist()
-    expected = {64: [40, 48, 56, 64], 80: [56, 64, 70, 80]}.get(end, straight)
-    assert steps_of(hook, directory) == expected
+    assert steps_of(hook, directory) == kept_to(end).samples()["step"].tolist()
+    if end == 64:
+        assert steps_of(hook, directory) == [40, 48, 56, 64]
+
+
+@pytest.mark.parametrize("saved", [1, 7, 12, 20])
+@pytest.mark.parametrize("beyond", [1, 2, 6])
+def test_a_run_that_is_killed_goes_on_to_the_same_files(tmp_path, saved, beyond):
+    """Also where later samples have taken the places of those of its checkpoint."""
+    folder = Folder(tmp_path, "this run")
+    hook = gathering.Kept(lambda event: {}, 4, windows.doubling(1), folder)
+    for step in range(1, saved + beyond + 1):
+        hook.sample(event(step))
+        if step == saved:
+            checkpoint = hook.save()
+    again = gathering.Kept(lambda event: {}, 4, windows.doubling(1), folder)
+    again.load(checkpoint)
+    assert max(steps_of(None, tmp_path), default=0) <= saved
+    kept = steps_of(sampled(again, 27, 1, saved), tmp_path)
+    assert kept == kept_to(27).samples()["step"].tolist()
 
 
 def load(saved, directory, mark="this run"):
     folder = directory and Folder(directory, mark)
-    gathering.Kept(lambda event: {}, 4, windows.second_half(), folder).load(saved)
+    gathering.Kept(lambda event: {}, 4, windows.doubling(1), folder).load(saved)
 
 
 def test_samples_that_a_killed_run_has_left_are_not_those_of_a_shorter_one(tmp_path):
-    saved = kept_to(64, None, 0, tmp_path).save()
+    saved = sorted(kept_to(64, None, 0, tmp_path).save(), key=lambda held: held[1])
     assert steps_of(None, tmp_path) == [40, 48, 56, 64]
     load(saved[:2], tmp_path)  # the checkpoint is from before the last two
     assert steps_of(None, tmp_path) == [40, 48]
@@ -220,7 +228,8 @@ def test_samples_go_along_to_files_but_not_to_another_place(tmp_path):
         load(in_files, None)
     with pytest.warns(CheckpointWarning, match="4 of 4 samples .* are no longer in .*it continues"):
         load(in_files, tmp_path / "c")
-    (tmp_path / "b" / "sample-00002.npz").unlink()
+    number = next(number for number, step, *_ in in_memory if step == 56)
+    (tmp_path / "b" / f"sample-{number:05d}.npz").unlink()
     with pytest.warns(CheckpointWarning, match="1 of 4 samples .* are no longer in .*it continues"):
         load(in_files, tmp_path / "b")
     assert steps_of(None, tmp_path / "b") == [40, 48, 64]

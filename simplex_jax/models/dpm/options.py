@@ -15,7 +15,8 @@ from simplex_jax.models.pipeline import Session
 from simplex_jax.runtime import session
 
 # Exact updates of all rows find the clusters of the web data in 100 passes.
-_PASSES, _EVALUATIONS = 500.0, 100
+_PASSES = 500.0
+_EVALUATED = 5  # fewest updates between evaluations
 
 # Shape and rate of the prior of the concentration, as in the published code of the SCIR paper.
 _PRIOR = 1.0
@@ -44,9 +45,10 @@ class Options(RunOptions):
     passes: float | None = again(
         "passes", default=None, unset="500, unless steps or seconds are given"
     )
-    eval_every: int | None = again("eval_every", default=None, unset="a 100th of the run")
+    eval_every: int | None = again("eval_every", default=None, unset="5, or a 16th of a pass")
+    sample_every: int | None = again("sample_every", default=None, unset="1, or a 16th of a pass")
     keep_samples: int = option(
-        "Partitions to keep per chain, evenly spaced over the second half of the run, to summarise "
+        "Partitions to keep per chain, evenly spaced over the last half of the run, to summarise "
         "the clusters and assign new rows.",
         default=25,
         least=1,
@@ -215,8 +217,13 @@ def of_size(rows: int, options: Options, evident: bool = True) -> Options:
     if split_merge is None:
         movable = evident and (options.sampler, options.counts) == ("exact", "memoised")
         split_merge = _SPLIT_MERGE if movable else 0
+    per_pass = -(-rows // batch_size)
     length = session.length(
-        -(-rows // batch_size), options, default_passes=_PASSES, evaluations=_EVALUATIONS
+        per_pass,
+        options,
+        default_passes=_PASSES,
+        eval_every=max(session.interval(per_pass, 0.0), _EVALUATED),
+        sample_every=session.interval(per_pass, 0.0),
     )
     sizes: Any = (None, None)
     if options.sampler != "exact":

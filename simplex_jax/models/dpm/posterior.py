@@ -15,7 +15,7 @@ from simplex_jax.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.session import Records
-from simplex_jax.runtime.windows import second_half
+from simplex_jax.runtime.windows import window_of
 
 _TRACED = ("alpha", "occupied", "largest")
 
@@ -42,7 +42,7 @@ def gather(settings: Options, heldout: bool) -> Posterior:
     def make() -> Gathered:
         return Gathered({"alpha": Moments((chains,))}, dict.fromkeys(names, (chains,)))
 
-    return Posterior(sample, make, second_half(settings.seconds), evaluated)
+    return Posterior(sample, make, window_of(settings), evaluated)
 
 
 def _numbers(event: Event, chains: int) -> dict[str, np.ndarray]:
@@ -68,7 +68,7 @@ def keep(settings: Options) -> Kept:
     return Kept(
         lambda event: read(event, settings.chains),
         settings.keep_samples,
-        second_half(settings.seconds),
+        window_of(settings),
         None,
     )
 
@@ -94,7 +94,7 @@ def held_out(family: Family, rows: PyTree, settings: Options) -> HeldOut:
         measure,
         mean,
         settings.chains,
-        second_half(settings.seconds),
+        window_of(settings),
     )
 
 

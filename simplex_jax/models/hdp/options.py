@@ -16,6 +16,7 @@ from simplex_jax.models.topics.perplexity import SWEEPS
 from simplex_jax.runtime import session
 
 _PASSES = 500.0
+_EVALUATED = 5  # fewest passes between evaluations
 
 # Initial number of topics: more than most corpora need, because a chain drops topics faster than it
 # discovers them, but with many tokens each.
@@ -53,6 +54,11 @@ class Options(TopicOptions):
     passes: float | None = again(
         "passes", default=None, unset="500, unless steps or seconds are given"
     )
+    eval_every: int | None = again(
+        "eval_every",
+        default=None,
+        unset="5; more if evaluations would take over a 20th of the time",
+    )
     sample_every: int | None = again(
         "sample_every",
         default=None,
@@ -60,7 +66,7 @@ class Options(TopicOptions):
         unset="1",
     )
     keep_samples: int = option(
-        "Samples to keep in memory per chain, evenly spaced over the second half of the run, to "
+        "Samples to keep in memory per chain, evenly spaced over the last half of the run, to "
         "summarise the topics.",
         default=50,
         least=1,
@@ -159,7 +165,13 @@ def settle(data: Corpus, heldout: Any, options: Options) -> Options:
         raise ValueError(f"fewest_topics must be at most initial_topics, {topics}; it is {fewest}")
     # Traces and thinned samples cost next to nothing.
     evaluation = SWEEPS * float(heldout[0].sum()) / size.tokens if heldout is not None else 0.0
-    length = session.length(1, options, cost=session.Cost(evaluation, 0.0), default_passes=_PASSES)
+    length = session.length(
+        1,
+        options,
+        default_passes=_PASSES,
+        eval_every=max(_EVALUATED, session.interval(1, evaluation)),
+        sample_every=1,
+    )
     return dataclasses.replace(
         options,
         **_settled_priors(options),

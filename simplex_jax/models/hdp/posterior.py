@@ -17,7 +17,7 @@ from simplex_jax.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.session import Records
-from simplex_jax.runtime.windows import second_half
+from simplex_jax.runtime.windows import window_of
 
 TRACED = ("alpha", "gamma", "topics")
 """Label-invariant quantities, comparable between chains and samples."""
@@ -39,7 +39,7 @@ def gather(settings: Options, heldout: bool) -> Posterior:
         moments = {name: Moments((chains,)) for name in ("alpha", "gamma")}
         return Gathered(moments, dict.fromkeys(names, (chains,)))
 
-    return Posterior(sample, make, second_half(settings.seconds), evaluated)
+    return Posterior(sample, make, window_of(settings), evaluated)
 
 
 def _numbers(event: Event, chains: int) -> dict[str, np.ndarray]:
@@ -71,7 +71,7 @@ def keep(settings: Options) -> Kept:
     return Kept(
         lambda event: read(event, settings.chains),
         settings.keep_samples,
-        second_half(settings.seconds),
+        window_of(settings),
         None,
     )
 
@@ -81,7 +81,7 @@ def held_out(data: Completion, key: jax.Array, settings: Options) -> perplexity.
 
     Topics outside the state predict nothing: they weigh less than one token.
     """
-    window = second_half(settings.seconds)
+    window = window_of(settings)
     return perplexity.Evaluation(data, key, settings.chains, window, settings.engine, topics_of)
 
 

@@ -32,6 +32,7 @@ from simplex_jax.runtime import replicas, session
 from simplex_jax.runtime.checkpoint import ANY, MAPPED
 from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Run
+from simplex_jax.runtime.windows import window_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -122,7 +123,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     seeded = seeds.placed(settings, vocabulary_of(plan.train))
     data = feed.to_device(plan.train, settings)
     kernel, source = feed.build(data, size, settings, seeded)
-    window = posterior.window_of(settings)
+    window = window_of(settings)
     measures: dict[str, Any] = {}
     if plan.heldout is not None:
         measures["evaluation"] = perplexity.Evaluation(

@@ -24,6 +24,7 @@ from simplex_jax.models.topics.data import (
 )
 from simplex_jax.models.topics.native import calls
 from simplex_jax.runtime import devices, processes
+from simplex_jax.runtime.windows import PARTS
 
 # Bytes of host memory for each document of a corpus on disk: its name and its place.
 _DOCUMENT = 120
@@ -107,8 +108,7 @@ def check(data: Training, settings: Any) -> None:
     gathered = settings.chains * (settings.num_topics - own) * size.words
     # As in `_summary`: the mean and, of memoised counts, the variance; both and squares, summed.
     read_off = 2 if settings.counts == "memoised" else 1
-    segments = 1 if settings.target_ess is None else 3
-    arrays = read_off + (read_off + 1) * segments
+    arrays = read_off + (read_off + 1) * PARTS
     moments = arrays * (in_one_memory * topics if own < settings.num_topics else topics)
     labels = np.dtype(local.label_dtype(settings.num_topics)).itemsize * settings.chains
     streamed = is_stored(data) and settings.counts == "subsampled"
@@ -213,10 +213,9 @@ def _summary(kernel: Kernel, state: State, batch: Batch, settings: Options) -> i
         state,
         info.topic_tokens,
     )
-    # Moments are two or three arrays as large as their mean. A run without a length has two
-    # segments of them, and at the end both combined.
+    # Moments are two or three arrays as large as their mean.
     moments = _bytes(sample) + _bytes(sample.mean)
-    return _bytes(sample) + moments * (1 if settings.target_ess is None else 3)
+    return _bytes(sample) + moments * PARTS
 
 
 def _heldout(heldout: tuple[sp.csr_array, sp.csr_array], num_topics: int) -> int:

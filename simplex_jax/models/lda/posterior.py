@@ -23,10 +23,9 @@ from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Records
-from simplex_jax.runtime.windows import Window, doubling, second_half
+from simplex_jax.runtime.windows import Window
 
-# For a run without a length: samples of burn-in, and its default time limit or number of passes.
-_BURN_IN = 4
+# For a run without a length: its default time limit or number of passes.
 _SECONDS, _PASSES = 60.0, 200
 
 
@@ -75,13 +74,6 @@ def read(
     if chains > 1:
         return jax.vmap(one)(state, topic_tokens)
     return jax.tree.map(lambda leaf: leaf[None], one(state, topic_tokens))
-
-
-def window_of(settings: Any) -> Window:
-    """Return the part of a run after the burn-in."""
-    if settings.target_ess is not None:
-        return doubling(_BURN_IN * settings.sample_every)
-    return second_half(settings.seconds)
 
 
 def goal(settings: Any, posterior: Posterior, size: Size) -> Goal:

@@ -35,7 +35,9 @@ Heldout: TypeAlias = tuple[sp.csr_array, sp.csr_array]
 TARGET_ESS = 100.0
 PASSES = 200.0
 
-_SAMPLE = 100_000
+_CALL = 100_000
+_EVALUATED = 4  # passes between evaluations of a small corpus
+_SAMPLED = 0.1  # most of the time of a run that samples take by default
 _SEED_SHARE = 0.01  # of the tokens of an average topic, for a seed word
 _MOST_COUNTED = 2**31 - 1
 _ENTRIES = 1 << 24  # entries of a corpus on disk read at a time
@@ -152,30 +154,32 @@ def _length(
     sweeps: int,
     memoised: bool,
 ) -> session.Length:
+    """Return the length of a run, its evaluations and its samples.
+
+    Measured on two cores: drawing one of the numbers of the topics takes about as long as drawing
+    the topic of a token, adding one to the moments half of that, and any evaluation or sample as
+    long as `_CALL` tokens, for which a small corpus does not wait more than some passes.
+    """
     per_pass = -(-size.documents // batch_size)
     numbers = options.num_topics * size.words
-    return session.length(
-        per_pass,
-        options,
-        cost=_cost(size.tokens * sweeps / per_pass, heldout, numbers),
-        # Traces estimated from batches are too noisy to show how a chain mixes.
-        default_passes=None if memoised else PASSES,
-    )
-
-
-def _cost(tokens: float, heldout: Heldout | None, numbers: int) -> session.Cost:
-    """Return the cost of an evaluation and of a sample, in updates of `tokens` tokens.
-
-    Measured on two cores: drawing one of the `numbers` of the topics takes about as long as drawing
-    the topic of a token, adding one to the moments half of that, and adding any sample as long as
-    `_SAMPLE` tokens.
-    """
-    update = tokens + numbers
+    update = size.tokens * sweeps / per_pass + numbers
     evaluation = 0.0
     if heldout is not None:
         observed, target = (float(half.sum()) for half in heldout)
         evaluation = SWEEPS * observed + target + numbers
-    return session.Cost(evaluation / update, (numbers / 2 + _SAMPLE) / update)
+    call = session.interval(per_pass, _CALL / update)
+    return session.length(
+        per_pass,
+        options,
+        # Traces estimated from batches are too noisy to show how a chain mixes.
+        default_passes=None if memoised else PASSES,
+        eval_every=max(
+            session.interval(per_pass, evaluation / update), min(call, _EVALUATED * per_pass)
+        ),
+        sample_every=max(
+            session.interval(per_pass, numbers / 2 / update, _SAMPLED), min(call, per_pass)
+        ),
+    )
 
 
 def _goal(options: Options, length: session.Length) -> float | None:

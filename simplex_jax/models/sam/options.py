@@ -22,8 +22,9 @@ PER_WORD = {"sigma": 2.0, "kappa0": 2.0, "kappa1": 6.0}
 # From a variational start the burn-in is some 150 updates of all documents.
 PASSES = 300.0
 
-# Documents visited between evaluations of a run that ends by time.
-_EVAL_TIMED = 20_000
+# Between evaluations or samples, which draw shares of documents too: passes of a small corpus, and
+# documents visited of a large one.
+_EVALUATED, _VISITED = 6, 20_000
 
 
 @options
@@ -135,6 +136,10 @@ class Options(RunOptions):
     # At equilibrium the gradient noise of B out of D documents needs steps so much shorter that
     # some 5 D / B updates are worth one with all documents, each at B / D of its cost.
     batch_size: int | None = option("Documents in a batch.", default=None, least=1, unset="all")
+    eval_every: int | None = again(
+        "eval_every", default=None, unset="6 passes, or 20,000 documents if they are fewer"
+    )
+    sample_every: int | None = again("sample_every", default=None, unset="as often as evaluations")
     passes: float | None = again(
         "passes", default=None, unset="300, unless steps or seconds are given"
     )
@@ -171,11 +176,10 @@ def settle(data: Data, heldout: Data | None, options: Options) -> Options:
     settled = dataclasses.replace(options, batch_size=batch_size, **concentrations)
     hyper, shape = hyperparameters(table, settled), (options.num_topics, words)
     default = step.defaults(options.sampler, documents, shape, hyper, batch_size)
+    per_pass = -(-documents // batch_size)
+    every = min(_EVALUATED * per_pass, max(1, _VISITED // batch_size))
     length = session.length(
-        -(-documents // batch_size),
-        options,
-        eval_timed=max(1, _EVAL_TIMED // batch_size),
-        default_passes=PASSES,
+        per_pass, options, default_passes=PASSES, eval_every=every, sample_every=every
     )
     friction = float(default.friction) if options.friction is None else options.friction
     return dataclasses.replace(

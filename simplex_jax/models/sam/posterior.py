@@ -16,7 +16,7 @@ from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Records
-from simplex_jax.runtime.windows import second_half
+from simplex_jax.runtime.windows import window_of
 
 CONCENTRATIONS = ("alpha", "sigma", "kappa1")
 _SAMPLED, _BURN_IN = 512, 8
@@ -57,7 +57,7 @@ def gather(settings: Options, table: sp.csr_array, key: jax.Array, heldout: bool
     def evaluated(event: Event) -> dict[str, np.ndarray]:
         return {"log_perplexity": measured(event, "log_perplexity", chains)} if heldout else {}
 
-    return Posterior(sample, make, second_half(settings.seconds), evaluated)
+    return Posterior(sample, make, window_of(settings), evaluated)
 
 
 def read(event: Event, chains: int) -> dict[str, np.ndarray]:
@@ -72,7 +72,7 @@ def keep(settings: Options, folder: Folder | None) -> Kept:
     return Kept(
         lambda event: read(event, settings.chains),
         settings.keep_samples,
-        second_half(settings.seconds),
+        window_of(settings),
         folder,
     )
 
@@ -104,7 +104,7 @@ def held_out(table: sp.csr_array, key: jax.Array, settings: Options) -> HeldOut:
         return -mean(log_p)
 
     size, chains = table.shape[0], settings.chains
-    return HeldOut("log_perplexity", size, measure, value, chains, second_half(settings.seconds))
+    return HeldOut("log_perplexity", size, measure, value, chains, window_of(settings))
 
 
 def records(settings: Options, documents: int) -> Records:

@@ -26,7 +26,7 @@ from simplex_jax.models.topics import engine as engines
 from simplex_jax.models.topics import local
 from simplex_jax.runtime import replicas
 from simplex_jax.runtime.hooks import Event
-from simplex_jax.runtime.windows import Window, second_half
+from simplex_jax.runtime.windows import Window, doubling
 
 _CHUNK = 16_384
 SWEEPS, BURN_IN = 20, 10
@@ -147,7 +147,7 @@ class Evaluation(HeldOut):
         data: Completion,
         key: jax.Array,
         chains: int = 1,
-        window: Window = second_half(),  # noqa: B008, a pure function
+        window: Window = doubling(1),  # noqa: B008, a pure function
         engine: str | None = None,
         read: Callable[[State], tuple[jax.Array, jax.Array]] = lambda s: (s.position, s.alpha),
     ) -> None:

@@ -43,7 +43,7 @@ def test_a_common_concentration_is_that_of_all_chains():
 def test_topics_of_chains_are_put_together(fitted):
     chex.assert_shape([fitted.mean, fitted.sd], (3, 6))
     assert fitted.state.position.shape == (3, 3, 6)
-    assert fitted.samples == 3 * 31
+    assert fitted.samples == 3 * 36
     assert sorted(fitted.order[1]) == [0, 1, 2]
     # Each chain has found the three themes, in an order of its own.
     assert fitted.order.tolist() != [[0, 1, 2]] * 3

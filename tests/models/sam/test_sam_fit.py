@@ -31,7 +31,8 @@ HELDOUT = vectors.select(DATA, np.arange(0, 42, 7))
 STEPS = 24
 OPTIONS = {
     **{"alpha": 0.5, "sigma": 5.0, "kappa0": 5.0, "kappa1": 60.0, "learn": ("kappa1",)},
-    **{"steps": STEPS, "eval_every": 3, "batch_size": 14, "seed": 7, "keep_samples": 2},
+    **{"steps": STEPS, "eval_every": 3, "sample_every": 3, "batch_size": 14, "seed": 7},
+    "keep_samples": 2,
     "start": "prior",  # It compiles nothing.
 }
 

@@ -102,15 +102,15 @@ def test_topics_that_exclude_a_word_give_a_large_number_not_nan():
     assert perplexity.perplexity(log_p, data.counts) == np.inf
 
 
-def test_average_is_of_probabilities_in_the_second_half():
+def test_average_is_of_probabilities_in_the_last_half():
     data = perplexity.completion(sp.csr_array([[1, 0]]), sp.csr_array([[0, 1]]))
     hook = perplexity.Evaluation(data, jax.random.key(0))
     seen = []
-    for step, p in [(4, 0.9), (6, 0.5), (10, 0.1)]:
+    for step, p in [(1, 0.8), (3, 0.9), (6, 0.5), (10, 0.1)]:
         happened = event(step, jnp.log(jnp.array([[1 - p, p]])))
         hook(happened)
         seen.append(happened.metrics)
-    assert "perplexity_average" not in seen[0]
+    assert seen.pop(0)["perplexity_average"] == pytest.approx(1 / 0.8, rel=1e-5), "of this alone"
     assert seen[2]["perplexity"] == pytest.approx(10, rel=1e-5)
     assert seen[2]["perplexity_average"] == pytest.approx(1 / 0.3, rel=1e-5)
 

@@ -20,7 +20,7 @@ from simplex_jax.runtime.hooks import Event
 from simplex_jax.runtime.moments import Moments
 from simplex_jax.runtime.sample_files import Folder
 from simplex_jax.runtime.session import Records, Run, Trained
-from simplex_jax.runtime.windows import second_half
+from simplex_jax.runtime.windows import window_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -81,7 +81,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
         moments = {"topics": Moments((chains, *shape)), "shares": Moments((chains, shape[0]))}
         return gathering.Gathered(moments, {"prevalence": (chains, shape[0])})
 
-    window = second_half(settings.seconds)
+    window = window_of(settings)
     return Run(
         key=key_run,
         kernel=many,
@@ -96,7 +96,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
 
 
 def summarise(plan: Plan, run: Run, trained: Trained) -> Fit:
-    gathered, data = run.measures["posterior"].gathered(trained.event), plan.data
+    gathered, data = run.measures["posterior"].result(trained.event), plan.data
     order, stability, shared = matching.align(list(gathered.moments["topics"].mean))
     mean, sd = gathered.moments["topics"].pooled(order)
     shares, shares_sd = gathered.moments["shares"].pooled(order)

@@ -35,5 +35,5 @@ def settle(data: Corpus, heldout: Corpus | None, options: Options) -> Options:
     size = len(data.names)
     if options.batch_size not in (None, size):
         raise ValueError(f"batch_size must be {size}, all documents; it is {options.batch_size}")
-    length = session.length(1, options)
+    length = session.length(1, options, default_passes=200.0, eval_every=4, sample_every=1)
     return dataclasses.replace(options, batch_size=size, passes=None, **length._asdict())
