@@ -1,14 +1,27 @@
 """The command `simplex-jax`, also available as `python -m simplex_jax`."""
 
-from simplex_jax.runtime.ending import Ending  # light: must be set up before JAX is imported
+import sys
+
+# Light: they must be set up before JAX is imported.
+from simplex_jax.runtime.ending import Ending
+from simplex_jax.runtime.streams import outlast
 
 
 def main() -> None:
     """Run the command line."""
+    outlast()
     with Ending():
         from simplex_jax import cli
 
-        cli.main(prog_name="simplex-jax")
+        try:
+            try:
+                cli.main(prog_name="simplex-jax")
+            finally:
+                sys.stdout.flush()
+        except OSError as error:  # of standard output: the commands catch their own
+            print(f"simplex-jax: error: standard output: {error.strerror}", file=sys.stderr)
+            sys.stdout = None  # Python would flush it again
+            sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ A model's modules, and JAX with them, are imported when one of its commands is u
 does, which takes a few seconds.
 """
 
+import difflib
 import functools
 import importlib
+import logging
 import os
 from pathlib import Path
 
@@ -59,6 +61,16 @@ class _Models(click.Group):
         members = Members(verbs, functools.partial(_members, name))
         return DefaultGroup(name, default="fit", commands=members, short_help=NAMES[name])
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the group of a model; for another name, say which may be meant."""
+        if args[0] not in NAMES and not args[0].startswith("-") and not ctx.resilient_parsing:
+            close = difflib.get_close_matches(args[0], NAMES, n=1)
+            meant = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(NAMES)}."
+            ctx.fail(f"No such command {args[0]!r}. {meant}")
+        return super().resolve_command(ctx, args)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete names of models and options without importing models, as `click.Group` would."""
         models = [
@@ -84,3 +96,5 @@ class _Models(click.Group):
 )
 def main() -> None:
     """Sample models of the probability simplex and of the sphere."""
+    # Matplotlib tells of a cache in a home directory that cannot be written to.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)

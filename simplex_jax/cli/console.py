@@ -16,9 +16,12 @@ from simplex_jax.runtime import devices
 _INTERVAL = 5.0  # seconds between lines
 
 
-def speaker(quiet: bool) -> Callable[[str], None]:
-    """Return a function that prints lines to standard error, or does nothing if `quiet`."""
-    return (lambda line: None) if quiet else functools.partial(click.echo, err=True)
+def speaker(quiet: bool, *, results: bool = False) -> Callable[[str], None]:
+    """Return a function that prints lines, or does nothing if `quiet`.
+
+    Progress goes to standard error, and results to standard output.
+    """
+    return (lambda line: None) if quiet else functools.partial(click.echo, err=not results)
 
 
 class Stages:

@@ -1,7 +1,6 @@
 """The command `fit`: a new or resumed run."""
 
 import dataclasses
-import shlex
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,6 +19,7 @@ from simplex_jax.models.options import declarations
 from simplex_jax.models.records import Plan
 from simplex_jax.runtime import devices, lock, output, saved
 from simplex_jax.runtime import directory as directories
+from simplex_jax.runtime.checkpoint import Store
 from simplex_jax.runtime.hooks import Hook, MetricsLog, Progress
 from simplex_jax.runtime.processes import agreed_text, in_step, is_first, join
 from simplex_jax.runtime.saved import RunError
@@ -107,7 +107,7 @@ def fit_command(commands: Commands) -> click.Command:
             source = _source(commands, input, reading, holdout, holdout_seed)
             if not dry_run:
                 _check_apart(input, out)
-            if out is not None and not dry_run and earlier is None and is_first():
+            if not dry_run and earlier is None and is_first():
                 directories.check(out, model.name, files.names_of(model), overwrite=overwrite)
             with usage():  # Each option is in range, but they may contradict each other.
                 model_settings = model.options(**settings)
@@ -118,6 +118,7 @@ def fit_command(commands: Commands) -> click.Command:
             request = _Request(model_settings, source, given)
         plan = _plan(commands, request, say)
         config = _config(commands, request, plan)
+        pipeline.check_alike(plan, resumed=resume is not None)
         if resume is not None:
             _check_digest(request.digest, config, resume)
         elif earlier is not None:
@@ -126,6 +127,11 @@ def fit_command(commands: Commands) -> click.Command:
                 say(f"the run in {earlier} is finished")
                 return
             resume = earlier
+        if resume is not None and Store(resume / directories.CHECKPOINT).newest() is None:
+            say(
+                f"the run in {resume} ended before its first checkpoint: it starts from the "
+                "beginning"
+            )
         say(commands.announce(plan))
         if dry_run and commands.memory is not None:
             needed = console.memory(commands.memory(plan), commands.remedy)
@@ -363,7 +369,7 @@ def _train(
         progress=console.Stages(quiet),
     )
     fitted = pipeline.train(model, plan, session)
-    fitted = dataclasses.replace(fitted, again=_again(fitted, config))
+    fitted = dataclasses.replace(fitted, again=options.again(fitted, config))
     if commands.share is not None:
         with in_step(OSError):  # before any process writes its share
             if is_first():
@@ -372,20 +378,11 @@ def _train(
     if is_first():
         output.write_json(directory / files.CONFIG, {**config, "again": fitted.again})
         files.write(model, fitted, directory)
-    say(commands.outcome(fitted))
     for warning in fitted.warnings:
         say(f"warning: {warning}")
-    say(f"this again, to the bit: {fitted.again}")
-    say(f"written to {directory}; open {directory / files.REPORT}")
+    tell = console.speaker(quiet, results=True)
+    tell(commands.outcome(fitted))
+    if fitted.again:
+        tell(f"this again, to the bit: {fitted.again}")
+    tell(f"written to {directory}; open {directory / files.REPORT}")
     return fitted.interrupted
-
-
-def _again(fitted: Any, config: Mapping[str, Any]) -> str:
-    """Return the command that gives a fit again, however its run ended."""
-    given, input = config["given"], config["source"]["input"]
-    more = {f"--{name}": value for name, value in pipeline.repeating(fitted).items()}
-    last = [
-        str(part) for flag, value in more.items() if flag not in given for part in (flag, value)
-    ]
-    inputs = [] if input is None else [options.shown(Path(input))]
-    return shlex.join(["simplex-jax", config["command"], *inputs, *given, *last])

@@ -59,7 +59,8 @@ def _transform_command(commands: Commands) -> click.Command:
         other = commands.other(fitted, input, reading, model_reading)
         say(other.coverage)
         written = transform.write(fitted, other, target, seed, every, console.Stages(quiet))
-        say(f"written to {' and '.join(map(str, written))}")
+        tell = console.speaker(quiet, results=True)
+        tell(f"written to {' and '.join(map(str, written))}")
 
     return run
 
@@ -93,6 +94,6 @@ def _report_command(commands: Commands) -> click.Command:
             options.target(target, directory, "", overwrite)
         fitted = files.load(commands.model, directory)
         path = files.report(commands.model, fitted, target, top)
-        console.speaker(quiet)(f"written to {path}")
+        console.speaker(quiet, results=True)(f"written to {path}")
 
     return report

@@ -1,6 +1,7 @@
 """Options shared by the commands of all models, and their values."""
 
 import functools
+import shlex
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from click.core import ParameterSource
 from simplex_jax.arguments import MOST_SEED
 from simplex_jax.cli.declared import declared_option
 from simplex_jax.corpus.files import STANDARD_INPUT
-from simplex_jax.models.pipeline import Session
+from simplex_jax.models.pipeline import Session, repeating
 from simplex_jax.runtime import output
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -189,3 +190,16 @@ def absolute(reading: dict[str, Any]) -> dict[str, Any]:
 def input_path(input: Path) -> str:
     """Return an input for `config.json`: an absolute path, or `-` for standard input."""
     return str(input if input == STANDARD_INPUT else input.absolute())
+
+
+def again(fitted: Any, config: Mapping[str, Any]) -> str:
+    """Return the command that gives a fit again, however its run ended; "" if it has no update."""
+    if not fitted.done:
+        return ""
+    given, input = config["given"], config["source"]["input"]
+    more = {f"--{name}": value for name, value in repeating(fitted).items()}
+    last = [
+        str(part) for flag, value in more.items() if flag not in given for part in (flag, value)
+    ]
+    inputs = [] if input is None else [shown(Path(input))]
+    return shlex.join(["simplex-jax", config["command"], *inputs, *given, *last])

@@ -74,8 +74,8 @@ def each_number(model: Model, measure: str, similarity: Callable) -> Callable[[C
                 own = {"num_topics": size, "seed": seed, "one_of_several": True}
                 fit(out=directory, **common | own)
 
-            say = console.speaker(quiet)
-            _fit_each(fit_size, model, sizes, seeds, directory, measure, similarity, say)
+            say, tell = (console.speaker(quiet, results=results) for results in (False, True))
+            _fit_each(fit_size, model, sizes, seeds, directory, measure, similarity, say, tell)
 
         return each
 
@@ -111,6 +111,7 @@ def _fit_each(
     measure: str,
     similarity: Callable,
     say: Callable[[str], None],
+    tell: Callable[[str], None],
 ) -> None:
     """Call `fit(size, seed, directory)` for each size and seed, and compare the fits."""
     from simplex_jax.evaluate import plots  # slow to import, and most commands do not need it
@@ -129,8 +130,8 @@ def _fit_each(
     with output.replacing(directory / PICTURE) as file:
         axes[0].figure.savefig(file, format="svg")
     for line in _lines(compared, measure):
-        say(line)
-    say(f"written to {directory / TABLE} and {directory / PICTURE}")
+        tell(line)
+    tell(f"written to {directory / TABLE} and {directory / PICTURE}")
 
 
 def _comparison(size: int, fits: Sequence[Any], measure: str, similarity: Callable) -> Compared:

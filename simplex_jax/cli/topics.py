@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from simplex_jax.cli import counts
 from simplex_jax.cli.commands import Other, Transform
 from simplex_jax.models.pipeline import Progress
@@ -23,10 +21,6 @@ Ctrl-C or a termination signal ends a run early: results so far are written; --r
 """
 
 
-# Topics that a command lists; more would push important lines off the screen.
-_MOST_SHOWN = 100
-
-
 def described(plan: Plan) -> str:
     """Return a line on the documents of a run."""
     size = data.size_of(plan.data)
@@ -34,19 +28,6 @@ def described(plan: Plan) -> str:
         f"{counted(size.documents, 'document')} ({plan.held:,} held out), "
         f"{counted(size.tokens, 'token')}, {counted(size.words, 'word')}"
     )
-
-
-def listed(prevalence: np.ndarray, described: list[str]) -> list[str]:
-    """Return one line per topic, most prevalent first, and a line that counts omitted ones."""
-    order = np.argsort(-prevalence, kind="stable")
-    shown = order[:_MOST_SHOWN]
-    lines = [f"{topic:4d} {100 * prevalence[topic]:5.1f}%  {described[topic]}" for topic in shown]
-    if omitted := len(order) - len(shown):
-        share = prevalence[order[_MOST_SHOWN:]].sum()
-        lines.append(
-            f"and {counted(omitted, 'topic')} of {100 * share:.1f}% in all, see topics.csv"
-        )
-    return lines
 
 
 def other(fitted: Any, path: Path, reading: dict[str, Any], model_reading: dict[str, Any]) -> Other:

@@ -17,10 +17,12 @@ import scipy.sparse as sp
 
 from simplex_jax import arguments
 from simplex_jax.base import current_step
+from simplex_jax.draws.native import LIBRARY
 from simplex_jax.evaluate.fits import Fitted
 from simplex_jax.models import files
 from simplex_jax.models.options import as_json, changeable, declarations, option, options
 from simplex_jax.models.records import F, Model, O, Plan, Results
+from simplex_jax.report.display import counted
 from simplex_jax.runtime import processes, session
 from simplex_jax.runtime.checkpoint import Store
 from simplex_jax.runtime.hooks import Callback, calls_of
@@ -64,7 +66,8 @@ class Session:
         "Directory of the checkpoints.", default=None, unset="no checkpoints", parameter=None
     )
     checkpoint_every: float = option(
-        "Minimum seconds between checkpoints; 0 for one at each evaluation.",
+        "Minimum seconds between checkpoints, of which the first comes after 5; 0 for one at each "
+        "evaluation.",
         default=60.0,
         least=0,
         parameter=None,
@@ -93,6 +96,17 @@ class Session:
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Fit(Results, Fitted):
     """A fit, to save, load, apply to other data and report; see `Results`."""
+
+    def __repr__(self) -> str:
+        """Return a summary: what was fitted, and its topics or clusters in a line each."""
+        chains = f" in {counted(self.settings.chains, 'chain')}" if self.settings.chains > 1 else ""
+        doubts = f", {counted(len(self.warnings), 'warning')}" if self.warnings else ""
+        first = f"{self.MODEL.name}: {counted(self.samples, 'posterior sample')}{chains}{doubts}"
+        return "\n".join([first, *self.lines()])
+
+    def lines(self) -> list[str]:
+        """Return a line for each topic or cluster, the most prevalent first."""
+        return []
 
     def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fit to a directory, with its report, as the command does, and return the path.
@@ -199,6 +213,8 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     """
     # Checks the arguments before preparing the run, which may be slow.
     calls_of(arguments.hooks)
+    check_alike(planned, resumed=arguments.resume)
+    LIBRARY.warn_if_missing()
     planned = planned._replace(resumed=_resumed(arguments))
     settings = planned.settings
     about = {
@@ -231,6 +247,12 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     if fitted.interrupted is not None:
         warnings.append("The run was interrupted before its end.")
     return dataclasses.replace(fitted, warnings=warnings)
+
+
+def check_alike(planned: Plan, **more: Any) -> None:
+    """Raise a ValueError if other processes have planned another run."""
+    settings = {n: value for n, value in as_json(planned.settings).items() if n != "devices"}
+    processes.check_alike({**settings, "digest of the data": planned.digest, **more})
 
 
 def _resumed(arguments: Session) -> bool:

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import importlib.machinery
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,25 @@ import jax
 from jax import lax
 from jax.extend import backend
 
+import simplex_jax
 from simplex_jax.native import VARIABLE
 
 PLATFORMS = ("cpu", "cuda")
+_PACKAGE = Path(simplex_jax.__file__).parent
+
+
+class NativeCodeWarning(UserWarning):
+    """There is no native code, which is several times as fast as XLA."""
+
+
+def _remedy(platform: str = "cpu") -> str:
+    """Return how to build native code."""
+    compiler = "nvcc" if platform == "cuda" else "a C++ compiler such as g++"
+    if (_PACKAGE.parent / "setup.py").exists():  # Python was started in a checkout, for example
+        command = f"'pip install -e {_PACKAGE.parent}' builds it"
+    else:
+        command = "to install the package again, without the cache of pip, builds it"
+    return f"{command} where there is {compiler}"
 
 
 @dataclass(frozen=True)
@@ -52,6 +69,18 @@ class Library:
                 target = "CUDA" if platform == "cuda" else platform
                 jax.ffi.register_ffi_target(f"{name}_{call}", capsule, platform=target)
         return name
+
+    @functools.cache  # noqa: B019, once for each library
+    def warn_if_missing(self) -> None:
+        """Warn, once, if there is no library for the CPUs on which JAX runs."""
+        wanted = jax.default_backend() == "cpu" and os.environ.get(VARIABLE) != "0"
+        if wanted and self.built() is None:
+            warnings.warn(
+                f"simplex_jax runs without native code, some 7 times slower: it was imported from "
+                f"{_PACKAGE}, which has none; {_remedy()}",
+                NativeCodeWarning,
+                stacklevel=2,
+            )
 
     @functools.cache  # noqa: B019, there are as many libraries as rooms with native code
     def prefix(self, platform: str = "cpu") -> str | None:
@@ -101,8 +130,7 @@ class Library:
     def why_not(self, platform: str = "cpu") -> str:
         """Return why there is no library that loads."""
         if self.built(platform) is None:
-            compiler = "CUDA" if platform == "cuda" else "C++"
-            return f"no {compiler} compiler built its library when the package was installed"
+            return f"{_PACKAGE} has no library for it: {_remedy(platform)}"
         if os.environ.get(VARIABLE) == "0":
             return f"{VARIABLE}=0 switches it off"
         return "its library does not run here, as one for another machine or version"

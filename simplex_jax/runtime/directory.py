@@ -16,13 +16,15 @@ from simplex_jax.runtime.saved import VOCABULARY
 __all__ = ["CHECKPOINT", "SAMPLES", "SHARES", "check", "check_words", "claim", "reopen"]
 
 
-def check(path: str | Path, command: str, files: Sequence[str], *, overwrite: bool = False) -> None:
+def check(
+    path: str | Path | None, command: str, files: Sequence[str], *, overwrite: bool = False
+) -> None:
     """Raise the errors of `claim` without changing anything, for a check before work begins.
 
     To find out whether a directory can be created, it is created and removed again.
     """
-    place = Path(path)
-    if not place.exists():
+    place = None if path is None else Path(path)
+    if place is None or not place.exists():
         _unmake(_make(place, command)[1])
         return
     if not place.is_dir():
@@ -105,9 +107,16 @@ def _make(path: str | Path | None, command: str) -> tuple[Path, list[Path]]:
         return place, made
     name = f"simplex-jax-{command}"
     for place in map(Path, itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))):
-        with suppress(FileExistsError):
+        try:
             place.mkdir()
-            return place, [place]
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise type(error)(
+                f"a run cannot be created in the current folder, {str(Path.cwd())!r} "
+                f"({error.strerror}): choose another place (--out)"
+            ) from None
+        return place, [place]
     raise AssertionError("there are infinitely many names")
 
 

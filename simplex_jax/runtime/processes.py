@@ -9,10 +9,15 @@ itself, each process may have its own runs.
 """
 
 import contextlib
+import hashlib
+import json
 import os
+import socket
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,6 +26,9 @@ from jax.typing import ArrayLike
 
 # A process that does not answer for this many seconds is lost, and the others end.
 _SECONDS = 30
+
+# They wait for each other for this many seconds at the start.
+_PATIENCE = 300
 
 _joined = False
 
@@ -41,7 +49,7 @@ def join(
     Raises:
         ValueError: Only some arguments are given, they are out of range, or no cluster was
             detected.
-        RuntimeError: The other processes were not reached.
+        ConnectionError: The other processes were not reached, or process 0 cannot listen there.
     """
     missing = [value is None for value in (coordinator, processes, process)]
     if any(missing) and not all(missing):
@@ -50,6 +58,8 @@ def join(
         raise ValueError(f"process must be from 0 to {processes - 1}; it is {process}")
     if coordinator is not None and not coordinator.rpartition(":")[2].isdigit():
         raise ValueError(f"coordinator must be HOST:PORT; it is {coordinator!r}")
+    if coordinator is not None and process is not None:
+        _meet(coordinator, process)
     global _joined
     # Its SIGTERM handler would replace ours.
     jax.config.update("jax_enable_preemption_service", False)
@@ -58,6 +68,7 @@ def join(
             coordinator,
             processes,
             process,
+            initialization_timeout=_PATIENCE,
             heartbeat_timeout_seconds=_SECONDS,
             shutdown_timeout_seconds=_SECONDS,
         )
@@ -68,8 +79,45 @@ def join(
             "JAX detects no cluster here (SLURM, Open MPI 4, Kubernetes, ...): give the "
             "coordinator, the number of processes and that of this process"
         ) from error
+    except RuntimeError as error:  # of JAX
+        raise ConnectionError(
+            f"the processes have not met at {coordinator or 'the coordinator'}: start all of them "
+            f"within {_PATIENCE} s of each other, with the same coordinator and number of "
+            f"processes ({' '.join(str(error).split())[:200]})"
+        ) from error
     _yield_less()
     _joined = True
+
+
+def _meet(coordinator: str, process: int) -> None:
+    """Raise a ConnectionError if process 0 cannot listen at its address, or does not.
+
+    JAX has no message for the first, and ends the program for the second.
+    """
+    host, _, port = coordinator.rpartition(":")
+    if process == 0:
+        try:
+            socket.create_server(("", int(port))).close()
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ConnectionError(
+                f"process 0 cannot listen at port {port} of this machine ({reason}): give all "
+                "processes a coordinator with another port"
+            ) from None
+        return
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise ConnectionError(
+                    f"process 0 has not answered at {coordinator} for {_PATIENCE} s ({error}): "
+                    "start it, and give all processes the same coordinator, HOST:PORT, where HOST "
+                    "is the machine of process 0"
+                ) from None
+            time.sleep(0.2)
 
 
 def _yield_less() -> None:
@@ -146,6 +194,38 @@ def agreed_text(text: str) -> str:
     padded[: data.size] = data[:room]
     shared = multihost_utils.broadcast_one_to_all(padded)
     return os.fsdecode(np.asarray(shared, np.uint8).tobytes())
+
+
+def check_alike(values: Mapping[str, Any]) -> None:
+    """Raise a ValueError on all processes unless they give the same values, which JSON can hold.
+
+    Processes with other shapes of arrays would wait for each other, or JAX would abort them.
+    """
+    if not joined():
+        return
+    text = json.dumps(values, sort_keys=True, default=str)
+    digest = hashlib.sha256(text.encode()).digest()[:6]  # a whole number that a float holds
+    digests = _gathered(float(int.from_bytes(digest)))
+    if (digests == digests[0]).all():
+        return
+    first = json.loads(agreed_text(text))
+    own = json.loads(text)
+    names = [name for name in first | own if first.get(name) != own.get(name)]
+    others = ", ".join(str(number) for number in np.flatnonzero(digests != digests[0]))
+    differing = "; ".join(
+        f"{name} is {_short(own.get(name))} here and {_short(first.get(name))} in process 0"
+        for name in names[:3]
+    )
+    raise ValueError(
+        f"the processes of a run need the same options and data, and those of process {others} "
+        f"differ from those of process 0{f' ({differing})' if differing else ''}: start all with "
+        "the same command"
+    )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _gathered(value: ArrayLike) -> np.ndarray:

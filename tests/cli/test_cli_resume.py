@@ -194,6 +194,7 @@ def test_resume_where_nothing_was_saved_and_the_corpus_has_moved(begun, texts):
     assert "texts.txt" in result.stderr
     result = invoke("lda", moved, "--resume", begun, "--devices", 1)
     assert result.exit_code == 0, result.stderr
+    assert "ended before its first checkpoint: it starts from the beginning" in result.stderr
     assert (begun / "metrics.jsonl").read_text().count("\n") == 10
 
     moved.write_text("\n".join([*LINES[:-1], "river goal"]) + "\n")

@@ -120,6 +120,18 @@ def test_it_saves_at_chunks_or_by_time_and_keeps_three(tmp_path, fresh, monkeypa
         Saver(Store(tmp_path), {}, {}, every=-1.0)
 
 
+def test_the_first_checkpoint_is_early(tmp_path, fresh, monkeypatch):
+    """After 5 s, however rare the others are."""
+    look_after_every_step(monkeypatch)
+    now = itertools.count(0.0, 0.5)  # a look at the clock after each update
+    monkeypatch.setattr(saver_module.time, "monotonic", now.__next__)
+    part(tmp_path / "early", fresh, cut=15, every=60.0)
+    assert saved_steps(tmp_path / "early") == [10, 15]
+    monkeypatch.setattr(saver_module.time, "monotonic", itertools.count(0.0, 0.5).__next__)
+    part(tmp_path / "often", fresh, cut=9, every=2.0)
+    assert saved_steps(tmp_path / "often")[0] == 4
+
+
 def test_what_came_after_the_last_checkpoint_is_done_again(tmp_path, fresh):
     class Fail(Mean):
         def __call__(self, event):

@@ -8,24 +8,26 @@ import sys
 from pathlib import Path
 
 
-def start(count, *arguments, devices=1):
-    """Start `simplex-jax` in several processes that know each other."""
+def commands(count, *arguments):
+    """Return the commands of several processes that know each other."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         coordinator = f"localhost:{free.getsockname()[1]}"
-    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "simplex_jax", *map(str, arguments)]
     together = ["--coordinator", coordinator, "--processes", str(count)]
-    return [
-        subprocess.Popen(
-            [*command, *together, "--process", str(number)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(count)
-    ]
+    return [[*command, *together, "--process", str(number)] for number in range(count)]
+
+
+def begin(command, devices=1):
+    """Start a command."""
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "JAX_PLATFORMS": "cpu"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment, text=True, **pipes)
+
+
+def start(count, *arguments, devices=1):
+    """Start `simplex-jax` in several processes that know each other."""
+    return [begin(command, devices) for command in commands(count, *arguments)]
 
 
 def start_by_slurm(count, *arguments):
@@ -77,12 +79,11 @@ def run_by_mpirun(count, *arguments):
 
 
 def finish(processes, timeout=300):
-    """Wait for processes, and return the status and standard error of each."""
+    """Wait for processes, and return the status of each and what it said."""
     ends = []
     for process in processes:
-        _, errors = process.communicate(timeout=timeout)
-        ends.append((process.returncode, errors))
-    return ends
+        ends.append((process, "".join(process.communicate(timeout=timeout))))
+    return [(process.returncode, said) for process, said in ends]
 
 
 def shares(directory: Path):

@@ -94,7 +94,7 @@ class DirichletProcessMixture(
             atoms of leaves [S, K, ...].
         company_: Share of the rows of each component of these in each cluster, [S, C, K].
         samples_: Posterior partitions, "labels" [S, chains, N], "alpha" and "step"; after `fit`.
-        traces_: "alpha", "occupied" and "largest" over the second half, [T, chains]; after `fit`.
+        traces_: "alpha", "occupied" and "largest" over the last half, [T, chains]; after `fit`.
         diagnostics_: R-hat and effective sample sizes of the traces, by name; after `fit`.
         metrics_: One record per evaluation; after `fit`.
         warnings_: Sentences, each a reason to doubt the results; after `fit`.

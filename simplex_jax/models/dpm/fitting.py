@@ -59,7 +59,7 @@ class Fit(pipeline.Fit):
         family: The component distribution.
         variables: The variables of the rows; None if `fit` was given a family.
         examples: Rows with the largest shares of each cluster, if there are variables.
-        traces: Traces of the second half of the run: "alpha", "occupied" and "largest" (share of
+        traces: Traces of the last half of the run: "alpha", "occupied" and "largest" (share of
             the rows in the largest cluster), [S, chains] each, and, with held-out rows,
             "log_predictive" of its evaluations, [E, chains]; empty for a loaded fit.
         partitions: Posterior partitions: "labels" [S, chains, N], "alpha" [S, chains], "step" [S];
@@ -85,6 +85,11 @@ class Fit(pipeline.Fit):
     def as_fit(self) -> Mixture:
         """Return traces and partitions for `simplex_jax.evaluate`."""
         return Mixture(self.traces, self.partitions)
+
+    def lines(self) -> list[str]:
+        """Return a line for each cluster, the largest first."""
+        sizes = enumerate(self.clusters.sizes)
+        return [f"{cluster:4d} {size:8,.0f} rows" for cluster, size in sizes]
 
 
 def _law(data: Data, settings: Options) -> tuple[Family, Variables | Columns | None]:

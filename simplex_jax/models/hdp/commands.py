@@ -11,7 +11,6 @@ from simplex_jax.cli import console, counts, options, topics
 from simplex_jax.cli.commands import Commands, load
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import Corpus
-from simplex_jax.evaluate.coherence import top_words
 from simplex_jax.models.hdp import MODEL, Fit
 from simplex_jax.models.hdp.report import numbers_by_chain
 from simplex_jax.models.records import Plan
@@ -47,10 +46,7 @@ def _announce(plan: Plan) -> str:
 
 def _outcome(fitted: Fit) -> str:
     """Describe the topics, one line each, the most prevalent first."""
-    described = [
-        " ".join(fitted.vocabulary[word] for word in words) for words in top_words(fitted.mean, 10)
-    ]
-    lines = topics.listed(fitted.prevalence, described)
+    lines = fitted.lines()
     learned = ", ".join(
         f"{name} {interval['mean']:.3g}" + (f" (sd {interval['sd']:.2g})" if interval["sd"] else "")
         for name, interval in fitted.concentrations.items()

@@ -37,7 +37,7 @@ class HierarchicalDirichletProcess(CountEstimator):
         rest_alpha_: Concentrations of the proportions in them, [R].
         number_: Posterior probability of each number of topics with tokens, by number; after `fit`.
         diagnostics_: R-hat and effective sample sizes by name; after `fit`.
-        traces_: "alpha", "gamma" and "topics" over the second half, [T, chains]; after `fit`.
+        traces_: "alpha", "gamma" and "topics" over the last half, [T, chains]; after `fit`.
         samples_: Posterior draws, "labels" [S, chains, T] and more; after `fit`.
         metrics_: One record per evaluation; after `fit`.
         warnings_: Sentences, each a reason to doubt the results; after `fit`.

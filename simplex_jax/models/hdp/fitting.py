@@ -18,7 +18,7 @@ from simplex_jax.models import pipeline
 from simplex_jax.models.hdp import kernel, posterior, summary
 from simplex_jax.models.hdp.options import Options, concentration
 from simplex_jax.models.records import Plan
-from simplex_jax.models.topics import data, perplexity, proportions
+from simplex_jax.models.topics import data, listing, perplexity, proportions
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import directory, session
 from simplex_jax.runtime.sample_files import Folder
@@ -69,7 +69,7 @@ class Fit(pipeline.Fit):
         coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
         examples: Representative documents of each topic.
         empty: Number of documents without a word of the vocabulary.
-        traces: Traces of the second half of the run: "alpha", "gamma" and "topics" (their number),
+        traces: Traces of the last half of the run: "alpha", "gamma" and "topics" (their number),
             [S, chains] each, and, with held-out documents, "log_predictive" of its evaluations,
             [E, chains]; empty for a loaded fit.
         partitions: Posterior draws: "labels", the topic of each training token, shortest document
@@ -123,6 +123,10 @@ class Fit(pipeline.Fit):
             interrupted=self.interrupted,
             mixture=Mixture(self.traces, self.partitions, DIMS),
         )
+
+    def lines(self) -> list[str]:
+        """Return a line for each topic, the most prevalent first."""
+        return listing.listed(self.prevalence, listing.leading(self.mean, self.vocabulary))
 
 
 def as_data(corpus: Any) -> Corpus:

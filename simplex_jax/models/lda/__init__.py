@@ -48,7 +48,8 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
 
     Returns:
         The fit. The same corpus, options, versions and device give the same numbers, unless the
-        clock ends the run (`seconds`, or `time_limit`, which has a default).
+        clock ends the run (`seconds`, or `time_limit`, which has a default); `again` is then a call
+        that does.
 
     Raises:
         ValueError: An option is out of range, the counts are not counts, or the held-out documents

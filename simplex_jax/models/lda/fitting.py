@@ -19,7 +19,7 @@ from simplex_jax.models import pipeline
 from simplex_jax.models.lda import feed, memory, pages, posterior, seeds, sharding
 from simplex_jax.models.lda.options import Options, prior
 from simplex_jax.models.records import Plan
-from simplex_jax.models.topics import perplexity, proportions
+from simplex_jax.models.topics import listing, perplexity, proportions
 from simplex_jax.models.topics.data import (
     in_memory,
     is_stored,
@@ -112,6 +112,10 @@ class Fit(pipeline.Fit):
         return Topics(
             self.mean, self.metrics, self.kept, self.order, self.vocabulary, self.interrupted
         )
+
+    def lines(self) -> list[str]:
+        """Return a line for each topic, the most prevalent first."""
+        return listing.listed(self.prevalence, listing.leading(self.mean, self.vocabulary))
 
 
 def prepare(plan: Plan, folder: Folder | None) -> Run:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simplex_jax import corpus as corpora
-from simplex_jax.cli import console, counts, options, topics
+from simplex_jax.cli import console, counts, options
 from simplex_jax.cli.commands import Commands, Other, Transform, load
 from simplex_jax.cli.errors import one_line_errors
 from simplex_jax.corpus import tfidf
@@ -25,6 +25,7 @@ from simplex_jax.models.sam.data import alike, check_directions, check_weighting
 from simplex_jax.models.sam.fitting import as_trained, infer
 from simplex_jax.models.sam.report import strongest
 from simplex_jax.models.sam.sparse import to_device
+from simplex_jax.models.topics import listing
 from simplex_jax.report.display import counted
 from simplex_jax.runtime import directory as directories
 from simplex_jax.runtime import output
@@ -145,7 +146,7 @@ def _announce(plan: Plan) -> str:
 def _outcome(fitted: Fit) -> str:
     """Describe the topics, one line each, the most prevalent first, with their absent words."""
     words = strongest(fitted, 9, 3)
-    return "\n".join(topics.listed(fitted.prevalence, [" ".join(leading) for leading in words]))
+    return "\n".join(listing.listed(fitted.prevalence, [" ".join(leading) for leading in words]))
 
 
 def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:

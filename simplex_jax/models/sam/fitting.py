@@ -20,6 +20,7 @@ from simplex_jax.models.sam import model, posterior, proportions, variational
 from simplex_jax.models.sam.data import Data, alike, check_directions
 from simplex_jax.models.sam.options import Options, hyperparameters, local_step
 from simplex_jax.models.sam.sparse import to_device
+from simplex_jax.models.topics import listing
 from simplex_jax.report.examples import representative
 from simplex_jax.runtime import devices, session
 from simplex_jax.runtime.sample_files import Folder
@@ -102,6 +103,10 @@ class Fit(pipeline.Fit):
         return Topics(
             self.mean, self.metrics, self.kept, self.order, self.vocabulary, self.interrupted
         )
+
+    def lines(self) -> list[str]:
+        """Return a line for each topic, the most prevalent first."""
+        return listing.listed(self.prevalence, listing.leading(self.mean, self.vocabulary))
 
 
 def prepare(plan: Plan, folder: Folder | None) -> Run:

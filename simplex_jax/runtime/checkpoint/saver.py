@@ -10,6 +10,8 @@ from simplex_jax.runtime.checkpoint import leaves
 from simplex_jax.runtime.checkpoint.store import Store
 from simplex_jax.runtime.hooks import Event, Hook
 
+_FIRST = 5.0  # seconds before the first checkpoint
+
 
 class Resumable(Protocol):
     """A hook with contents to save and restore."""
@@ -32,9 +34,10 @@ class Restored(NamedTuple):
 class Saver(Hook):
     """Save a run: its state, the contents of its other hooks by name, and its seconds.
 
-    It saves whenever `every` seconds have passed, even within a chunk, and at the end of the run;
-    if `every` is 0, at the end of every chunk. The samples of a run do not depend on when it was
-    saved or interrupted. `about` is as for `Store.save`, and `whole` returns the state to save.
+    It saves whenever `every` seconds have passed, first after 5 if these are fewer, even within a
+    chunk, and at the end of the run; if `every` is 0, at the end of every chunk. The samples of a
+    run do not depend on when it was saved or interrupted. `about` is as for `Store.save`, and
+    `whole` returns the state to save.
     """
 
     def __init__(
@@ -78,7 +81,8 @@ class Saver(Hook):
 
     def pulse(self, event: Event) -> None:
         """Save if a checkpoint is due."""
-        due = self._chunk_ended if not self._every else time.monotonic() - self._last >= self._every
+        wait = self._every if self._saved_step is not None else min(self._every, _FIRST)
+        due = self._chunk_ended if not self._every else time.monotonic() - self._last >= wait
         if processes.any_of([due]):
             self._save(event)
 

@@ -257,7 +257,7 @@ def test_the_commands(tmp_path, monkeypatch):
     result = invoke("--resume", out)
     assert result.exit_code == 0, result.output
     assert "from 2 to 4 topics, alpha learned, gamma learned" in result.stderr
-    assert "topics in a sample: " in result.stderr
+    assert "topics in a sample: " in result.stdout
     assert json.loads((out / "config.json").read_text())["settings"]["steps"] == 60
     names = {path.name for path in out.iterdir()}
     assert {

@@ -57,7 +57,7 @@ def lda(*arguments):
     return CliRunner().invoke(main, ["lda", *map(str, arguments)])
 reading = ["--min-df", 1, "--max-df", 1.0, "--topics", 2, "--steps", 20]
 first = lda(texts, *reading, "--devices", 2, "--out", place / "texts")
-found["said"] = first.stderr
+found["said"] = first.output
 config = json.loads((place / "texts" / "config.json").read_text())
 found["config"] = config["settings"]["devices"]
 for name in ("summary.json", "topics.npz"):

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -221,3 +222,36 @@ def test_errors_name_the_option_or_the_process(stored, tmp_path):
     assert [status for status, _ in ends] == [1, 1]
     assert "simplex-jax: process 1: error: batch_size must be a multiple of 2" in ends[1][1]
     assert not out.exists()
+
+
+def test_processes_with_other_options_or_data_are_told_apart(stored, tmp_path):
+    """JAX would abort them, or they would wait for each other."""
+    out = tmp_path / "run"
+    first, second = several.commands(2, "lda", stored, "--out", out, *PLAIN)
+    begun = [several.begin(first), several.begin([*second, "--topics", "4"])]
+    for number, (status, said) in enumerate(several.finish(begun)):
+        assert status == 1
+        (line,) = said.splitlines()[-1:]
+        assert line.startswith(f"simplex-jax: process {number}: error: the processes of a run need")
+        assert "those of process 1 differ from those of process 0" in line
+    assert "num_topics is 4 here and 5 in process 0" in line
+    assert not out.exists()
+
+
+def test_a_port_in_use_and_a_missing_process_are_one_line_each(stored, tmp_path, monkeypatch):
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        place = ["--coordinator", f"localhost:{port}", "--processes", 2, "--process", 0]
+        done = CliRunner().invoke(main, list(map(str, ["lda", stored, *place])))
+    assert done.exit_code == 1
+    assert done.stderr.startswith(
+        f"simplex-jax: error: process 0 cannot listen at port {port} of this machine (Address"
+    )
+    monkeypatch.setattr(processes, "_PATIENCE", 0.5)
+    place[-1] = 1
+    done = CliRunner().invoke(main, list(map(str, ["lda", stored, *place])))
+    assert done.exit_code == 1
+    assert done.stderr.startswith(
+        f"simplex-jax: error: process 0 has not answered at localhost:{port} for 0.5 s"
+    )
+    assert len(done.stderr.splitlines()) == 1

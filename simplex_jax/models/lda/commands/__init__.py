@@ -24,7 +24,7 @@ from simplex_jax.models.lda.options import prior
 from simplex_jax.models.lda.probability import left_to_right
 from simplex_jax.models.pipeline import Progress
 from simplex_jax.models.records import Plan
-from simplex_jax.models.topics import data, engine
+from simplex_jax.models.topics import data, engine, listing
 from simplex_jax.models.topics.measures import completed, quality, windowed
 from simplex_jax.models.topics.proportions import shards
 from simplex_jax.report.display import counted
@@ -76,7 +76,7 @@ def _outcome(fitted: Fit) -> str:
         (f"[{name}] " if name else "") + " ".join(fitted.vocabulary[word] for word in leading)
         for name, leading in zip(names, words, strict=True)
     ]
-    lines = topics.listed(fitted.prevalence, described)
+    lines = listing.listed(fitted.prevalence, described)
     if not len(fitted.proportions):
         lines.append("topic shares of documents: simplex-jax lda transform --model RUN INPUT")
     return "\n".join(lines)
@@ -228,7 +228,7 @@ def store_command(input: Path, directory: Path, quiet: bool, **reading: Any) -> 
     Bag-of-words files (uci, ldac) are never loaded whole.
     """
     stored = counts.convert(input, directory, reading)
-    console.speaker(quiet)(
+    console.speaker(quiet, results=True)(
         f"{counted(stored.documents, 'document')}, {counted(stored.tokens, 'token')}, "
         f"{counted(len(stored.vocabulary), 'word')} written to {directory}"
     )

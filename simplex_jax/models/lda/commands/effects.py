@@ -125,7 +125,8 @@ def effects(
         files.report(MODEL, dataclasses.replace(fitted, effects=list(estimates.rows())), report)
     draws = counted(estimates.draws, "draw")
     say(f"{counted(estimates.documents, 'document')}, {draws} of their shares")
-    say(f"written to {out} and {picture}" + (f", and {report}" if report else ""))
+    tell = console.speaker(quiet, results=True)
+    tell(f"written to {out} and {picture}" + (f", and {report}" if report else ""))
 
 
 _PICTURES = (".svg", ".png", ".pdf")
