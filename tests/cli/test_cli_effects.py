@@ -28,7 +28,7 @@ def told(*arguments):
 def refused(*arguments, status=1):
     result = invoke("lda", "effects", *arguments)
     assert result.exit_code == status, result.output
-    lines = result.stderr.strip().splitlines()
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("read ")]
     assert status == 2 or len(lines) == 1, result.stderr
     return lines[-1]
 

@@ -3,22 +3,22 @@
 import numpy as np
 import pytest
 
-from simplex_jax.cli import topics
 from simplex_jax.corpus import from_counts
 from simplex_jax.models import hdp, lda, pipeline
 from simplex_jax.models.hdp import commands as hdp_commands
 from simplex_jax.models.lda import commands as lda_commands
+from simplex_jax.models.topics import listing
 
 
 def test_topics_are_listed_from_the_most_prevalent_and_the_rest_is_counted():
     prevalence = np.full(1000, 0.001)
     prevalence[7] = 0.003
-    lines = topics.listed(prevalence, [f"word{topic}" for topic in range(1000)])
+    lines = listing.listed(prevalence, [f"word{topic}" for topic in range(1000)])
     assert lines[0] == "   7   0.3%  word7"
     assert len(lines) == 101
     assert lines[-1] == "and 900 topics of 90.0% in all, see topics.csv"
-    assert topics.listed(np.full(101, 1 / 101), [""] * 101)[-1].startswith("and 1 topic of 1.0%")
-    few = topics.listed(np.array([0.25, 0.75]), ["rare", "frequent"])
+    assert listing.listed(np.full(101, 1 / 101), [""] * 101)[-1].startswith("and 1 topic of 1.0%")
+    few = listing.listed(np.array([0.25, 0.75]), ["rare", "frequent"])
     assert few == ["   1  75.0%  frequent", "   0  25.0%  rare"]
 
 
@@ -32,8 +32,8 @@ def test_topics_are_listed_from_the_most_prevalent_and_the_rest_is_counted():
             ["1 topic by scir", "1 document a"],
         ),
         (lda, lda_commands, {"num_topics": 2, "batch_size": 2}, ["2 topics by", "2 documents a b"]),
-        (hdp, hdp_commands, {"initial_topics": 1}, ["from 1 topic,"]),
-        (hdp, hdp_commands, {"initial_topics": 2}, ["from 2 topics,"]),
+        (hdp, hdp_commands, {"initial_topics": 1, "chains": 1}, ["from 1 topic,"]),
+        (hdp, hdp_commands, {"initial_topics": 2, "chains": 1}, ["from 2 topics,"]),
     ],
 )
 def test_things_are_announced_in_singular_or_plural(model, commands, options, shown):

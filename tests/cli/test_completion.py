@@ -65,4 +65,4 @@ def test_completion_after_a_mistyped_command():
 
 def test_completion_of_the_options_of_a_model():
     offered, _ = completed("simplex-jax lda --to")
-    assert offered == ["plain,--topics", "plain,--token-pattern"]
+    assert offered == ["plain,--topics", "plain,--tokens", "plain,--token-pattern"]

@@ -368,7 +368,7 @@ def test_columns_of_real_numbers_are_numbers(tmp_path):
     result = invoke(table, "--passes", 60, "--seed", 1, "--out", out)
     assert result.exit_code == 0, result.stderr
     assert "columns of numbers (height, weight) and of categories (colour)" in result.stderr
-    assert "2 clusters in the partition of least expected loss" in result.stderr
+    assert "2 clusters in the partition of least expected loss" in result.stdout
     fitted = dpm.load(out)
     assert fitted.variables.kinds == ("number", "number", "category")
     # The heading is the number of clusters of the point partition, as are the labels.

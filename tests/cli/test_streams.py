@@ -33,7 +33,7 @@ def test_results_are_apart_from_progress(texts):
     assert "goal" in result.stdout
     assert result.stdout.splitlines()[-1].endswith("report.html")
     assert result.stderr.startswith("reading ")
-    assert "goal" not in result.stderr
+    assert "perplexity" not in result.stdout
     assert invoke("lda", "texts.txt", *OPTIONS, "--out", "quiet", "--quiet").output == ""
 
 
