@@ -11,10 +11,10 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 _ROOT = Path(__file__).parent
-_FOLDERS = ("simplex_jax/draws/native", "simplex_jax/models/topics/native")
+_FOLDERS = ("simplex_jax/_src/draws/native", "simplex_jax/_src/models/topics/native")
 _HEADERS = [
     str(path.relative_to(_ROOT))
-    for folder in ("simplex_jax/native", *_FOLDERS)
+    for folder in ("simplex_jax/_src/native", *_FOLDERS)
     for path in sorted((_ROOT / folder).iterdir())
     if path.suffix in (".h", ".inl", ".cuh")
 ]

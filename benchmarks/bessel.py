@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
-from simplex_jax.geometry import bessel
+from simplex_jax._src.geometry import bessel
 
 
 def candidates(order: np.ndarray, x: np.ndarray) -> dict[str, Callable]:

@@ -29,14 +29,15 @@ import numpyro_models
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
-from simplex_jax import dpm, hdp, lda, sam, samplers
-from simplex_jax.base import Kernel
-from simplex_jax.corpus import device
-from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dpm_mixture
-from simplex_jax.models.hdp import kernel as hdp_kernel
-from simplex_jax.models.sam import model as sam_model
-from simplex_jax.models.sam import sparse
+from simplex_jax._src import samplers
+from simplex_jax._src.base import Kernel
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models import dpm, hdp, lda, sam
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm import model as dpm_mixture
+from simplex_jax._src.models.hdp import kernel as hdp_kernel
+from simplex_jax._src.models.sam import model as sam_model
+from simplex_jax._src.models.sam import sparse
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 KEY = jax.random.key(0)

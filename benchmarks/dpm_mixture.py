@@ -20,9 +20,9 @@ import kept
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax import run
-from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dpm_mixture
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm import model as dpm_mixture
+from simplex_jax._src.runtime.driver import run
 
 CLUSTERS, HELD_OUT = 30, 10_000
 CASES = {

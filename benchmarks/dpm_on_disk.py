@@ -18,8 +18,8 @@ from pathlib import Path
 import kept
 import numpy as np
 
-from simplex_jax import dpm
-from simplex_jax.runtime import devices
+from simplex_jax._src.models import dpm
+from simplex_jax._src.runtime import devices
 
 CLUSTERS, BLOCK = 12, 2**14
 

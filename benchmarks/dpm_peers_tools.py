@@ -15,8 +15,8 @@ from scipy.special import gammaln, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
 
-from simplex_jax.models import dpm
-from simplex_jax.models.dpm import families
+from simplex_jax._src.models import dpm
+from simplex_jax._src.models.dpm import families
 
 COMPONENTS = 30
 BASE = 0.1

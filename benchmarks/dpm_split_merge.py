@@ -20,10 +20,10 @@ import msweb
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax import run
-from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dpm_mixture
-from simplex_jax.models.dpm.model import State
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm import model as dpm_mixture
+from simplex_jax._src.models.dpm.model import State
+from simplex_jax._src.runtime.driver import run
 
 PIECE, PROPOSALS, LABELS, NEAR = 20, (0, 1, 4), 20, 0.02
 

@@ -28,9 +28,9 @@ import kept
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax import corpus, draws, schedules
-from simplex_jax.draws.bits import random_words
-from simplex_jax.models import lda
+from simplex_jax._src import corpus, draws, schedules
+from simplex_jax._src.draws.bits import random_words
+from simplex_jax._src.models import lda
 
 TOPICS, WORDS, BETA = 100, 7_702, 0.05
 

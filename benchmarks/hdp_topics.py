@@ -33,10 +33,11 @@ from lda_corpora import Task, load
 from lda_recorder import SHARED
 from lda_tools import documents
 
-from simplex_jax import corpus, hdp, lda
-from simplex_jax.models.lda.model import mean_topics
-from simplex_jax.models.topics import data, perplexity
-from simplex_jax.runtime.hooks import Event, Hook
+from simplex_jax._src import corpus
+from simplex_jax._src.models import hdp, lda
+from simplex_jax._src.models.lda.model import mean_topics
+from simplex_jax._src.models.topics import data, perplexity
+from simplex_jax._src.runtime.hooks import Event, Hook
 
 CORPORA = ("sotu", "ap", "news20", "nips")
 BETA = 0.05

@@ -18,7 +18,7 @@ import kept
 import numpy as np
 from scipy import signal, stats
 
-from simplex_jax.evaluate import diagnostics, intervals
+from simplex_jax._src.evaluate import diagnostics, intervals
 
 SHAPES = ((1, 50), (1, 200), (2, 50), (2, 200), (2, 1000), (4, 100))  # chains, samples
 SIZES = (1, 2, 3, 5, 8, 13, 20, 32, 50, 80, 126, 200)

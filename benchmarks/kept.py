@@ -18,7 +18,7 @@ PLACES = ("--data", "--keep", "--out", "--peers")
 
 def about() -> dict[str, Any]:
     """Return versions, date, machine and command of the current run."""
-    from simplex_jax.models.records import versions  # not needed to read results
+    from simplex_jax._src.models.records import versions  # not needed to read results
 
     return {
         "versions": versions(),

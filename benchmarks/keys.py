@@ -20,8 +20,8 @@ import kept
 import numpy as np
 from jax import lax
 
-from simplex_jax import base
-from simplex_jax.draws.keys import by_native_code
+from simplex_jax._src import base
+from simplex_jax._src.draws.keys import by_native_code
 
 KEYS = {"xla": lambda key: key, "native": by_native_code}
 UPDATES = {1: 50_000, 1_000: 2_000, 100_000: 50}

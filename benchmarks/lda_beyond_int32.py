@@ -47,7 +47,7 @@ def documents(seed: int = 0) -> tuple[sp.csr_array, np.ndarray, np.ndarray]:
 
 def write(path: Path, counts: sp.csr_array, tokens: int) -> float:
     """Write copies of the documents up to a number of tokens; return the seconds."""
-    from simplex_jax.corpus import store
+    from simplex_jax._src.corpus import store
 
     begun = time.perf_counter()
     copies = -(-tokens // int(counts.sum()))
@@ -71,7 +71,7 @@ def errors(run: Path, path: Path, shares: np.ndarray) -> dict[str, float]:
     This is half the sum of the differences, from 0 to 1: the part of a document's tokens that would
     have to change topics. Documents that no update has visited yet do not count.
     """
-    from simplex_jax.corpus import device, store
+    from simplex_jax._src.corpus import device, store
 
     lengths, labels = np.diff(store.open(path).starts), labels_of(run)
     order, devices = device.in_order(lengths), len(labels)

@@ -16,10 +16,10 @@ from pathlib import Path
 import kept
 import numpy as np
 
-from simplex_jax import lda
-from simplex_jax.evaluate import matching
-from simplex_jax.evaluate.diagnostics import rough
-from simplex_jax.evaluate.intervals import beta_interval
+from simplex_jax._src.evaluate import matching
+from simplex_jax._src.evaluate.diagnostics import rough
+from simplex_jax._src.evaluate.intervals import beta_interval
+from simplex_jax._src.models import lda
 
 ALPHA, BETA = 0.1, 0.05
 DOCUMENTS, LENGTH, WORDS = 400, 60, 300

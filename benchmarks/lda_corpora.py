@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from lda_recorder import load_common
 
-from simplex_jax import corpus
-from simplex_jax.corpus import Corpus
+from simplex_jax._src import corpus
+from simplex_jax._src.corpus import Corpus
 
 NAMES = ("synth", "news20", "nips", "ap", "wikipedia", "wikipedia-1000")
 _HELD_OUT = 1_000  # scored documents, at most

@@ -60,8 +60,8 @@ def measure(tokens: int, topics: int, words: int) -> dict[str, float]:
     import jax
     import jax.numpy as jnp
 
-    from simplex_jax.corpus import device
-    from simplex_jax.models.lda import model
+    from simplex_jax._src.corpus import device
+    from simplex_jax._src.models.lda import model
 
     corpus = device.to_device(sp.csr_array(sp.vstack(list(blocks(tokens, words)))))
     shape, documents = (topics, words), device.size(corpus)
@@ -127,7 +127,7 @@ def picture(result: dict[str, list], path: Path) -> None:
 
 def command(tokens: int, words: int, topics: int, passes: int, place: Path) -> dict[str, object]:
     """Write a store, and run the command over it."""
-    from simplex_jax.corpus import store
+    from simplex_jax._src.corpus import store
 
     path, begun = place / "store", time.perf_counter()
     if not path.exists():

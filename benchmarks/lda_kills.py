@@ -110,7 +110,7 @@ def results(run: Path) -> list[object]:
 
 
 def main() -> None:
-    from simplex_jax.corpus import from_counts, store
+    from simplex_jax._src.corpus import from_counts, store
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)

@@ -34,12 +34,14 @@ import scipy.sparse as sp
 from lda_corpora import NAMES, training_counts
 from lda_recorder import SHARED
 
-from simplex_jax import Kernel, lda, run
-from simplex_jax.corpus import device
-from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.evaluate.diagnostics import effective_size
-from simplex_jax.models.lda import model
-from simplex_jax.models.lda.counts import Local, Memory
+from simplex_jax._src.base import Kernel
+from simplex_jax._src.corpus import device
+from simplex_jax._src.corpus.device import DeviceCorpus
+from simplex_jax._src.evaluate.diagnostics import effective_size
+from simplex_jax._src.models import lda
+from simplex_jax._src.models.lda import model
+from simplex_jax._src.models.lda.counts import Local, Memory
+from simplex_jax._src.runtime.driver import run
 
 ALPHA, BETA = 0.1, 0.05
 

@@ -19,10 +19,10 @@ import numpy as np
 from lda_corpora import NAMES, load
 from lda_recorder import SHARED
 
-from simplex_jax import draws
-from simplex_jax.corpus import device
-from simplex_jax.models.lda import counts, model
-from simplex_jax.models.topics import engine
+from simplex_jax._src import draws
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.lda import counts, model
+from simplex_jax._src.models.topics import engine
 
 
 def main() -> None:

@@ -19,10 +19,10 @@ import kept
 import numpy as np
 from lda_throughput import corpus_of
 
-from simplex_jax import draws
-from simplex_jax.corpus import device
-from simplex_jax.models.topics import engine, local
-from simplex_jax.models.topics.native import calls
+from simplex_jax._src import draws
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.topics import engine, local
+from simplex_jax._src.models.topics.native import calls
 
 WORDS, ALPHA, BETA, REPEATS = 7_702, 0.1, 0.05, 5
 

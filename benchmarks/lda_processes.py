@@ -21,7 +21,7 @@ import kept
 import numpy as np
 from lda_growth import blocks
 
-from simplex_jax.corpus import store
+from simplex_jax._src.corpus import store
 
 
 def rate(

@@ -19,7 +19,7 @@ from lda_corpora import Task, load
 from lda_peers import ALPHA, evaluate, parser_of, prepare, trained
 from scipy import stats
 
-from simplex_jax import lda
+from simplex_jax._src.models import lda
 
 POINTS = 5  # times that topics are kept; the last are scored
 

@@ -18,10 +18,12 @@ import numpy as np
 from lda_growth import blocks
 from lda_processes import rate
 
-from simplex_jax.corpus import store
+from simplex_jax._src.corpus import store
 
-_PROGRAM = "import sys; sys.argv[0] = 'simplex-jax'; from simplex_jax.cli import main; main()"
-_APART = "from simplex_jax.models.lda import sharding; sharding.shared_topics = lambda *_: None; "
+_PROGRAM = "import sys; sys.argv[0] = 'simplex-jax'; from simplex_jax._src.cli import main; main()"
+_APART = (
+    "from simplex_jax._src.models.lda import sharding; sharding.shared_topics = lambda *_: None; "
+)
 PROGRAMS = {"shared": _PROGRAM, "each all": _APART + _PROGRAM}
 
 

@@ -26,10 +26,10 @@ import scipy.sparse as sp
 from lda_corpora import load
 from lda_recorder import SHARED
 
-from simplex_jax.corpus import device
-from simplex_jax.models import lda
-from simplex_jax.models.topics import engine, local
-from simplex_jax.models.topics.options import SHARE_ERROR
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models import lda
+from simplex_jax._src.models.topics import engine, local
+from simplex_jax._src.models.topics.options import SHARE_ERROR
 
 CASES = ["ap:50:0.1", "ap:50:0.02", "news20:100:0.05", "wikipedia:500:0.1"]
 CHAINS, AFTER = 48, (3, 6, 9, 12)

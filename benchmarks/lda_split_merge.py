@@ -29,9 +29,9 @@ from lda_mixing import ALPHA, BETA
 from lda_recorder import SHARED
 from scipy.special import gammaln
 
-from simplex_jax import run
-from simplex_jax.corpus import device
-from simplex_jax.models.lda import model
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.lda import model
+from simplex_jax._src.runtime.driver import run
 
 
 class Tokens(NamedTuple):

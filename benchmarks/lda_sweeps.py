@@ -23,9 +23,9 @@ import numpy as np
 from lda_corpora import NAMES, load
 from lda_recorder import SHARED
 
-from simplex_jax.corpus import device
-from simplex_jax.models.lda import model
-from simplex_jax.models.topics import engine
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.lda import model
+from simplex_jax._src.models.topics import engine
 
 swept = jax.jit(engine.sweeps, static_argnames=("times", "count", "kind"))
 KINDS = ("dense", "integer", "sparse") if jax.default_backend() == "cpu" else ("dense",)

@@ -27,11 +27,11 @@ from lda_corpora import NAMES, training_counts
 from lda_mixing import ALPHA, BETA
 from lda_recorder import SHARED
 
-from simplex_jax.corpus import device
-from simplex_jax.corpus.device import Documents
-from simplex_jax.draws import log_dirichlet
-from simplex_jax.evaluate.diagnostics import effective_size
-from simplex_jax.models.topics import engine
+from simplex_jax._src.corpus import device
+from simplex_jax._src.corpus.device import Documents
+from simplex_jax._src.draws import log_dirichlet
+from simplex_jax._src.evaluate.diagnostics import effective_size
+from simplex_jax._src.models.topics import engine
 
 RUNG = 1.63  # standard deviations between neighbours that swap one time in four
 

@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import kept
 import numpy as np
 
-from simplex_jax.corpus.device import DeviceCorpus, HostCorpus
-from simplex_jax.models.lda import model as lda
-from simplex_jax.models.lda.counts import Local
-from simplex_jax.models.topics.engine import ENGINES, resolve
-from simplex_jax.runtime import devices
+from simplex_jax._src.corpus.device import DeviceCorpus, HostCorpus
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.models.topics.engine import ENGINES, resolve
+from simplex_jax._src.runtime import devices
 
 BANDWIDTH = {"H200": 4.8e12, "H100": 3.35e12, "A100": 2.0e12}  # bytes per second
 

@@ -243,13 +243,13 @@ def simplex_jax(
     """Like `lda.fit`, with all other settings at their defaults."""
     import jax
 
-    from simplex_jax import run
-    from simplex_jax.corpus import from_counts
-    from simplex_jax.models import lda as topics
-    from simplex_jax.models.lda import feed as model
-    from simplex_jax.models.lda import model as lda
-    from simplex_jax.models.topics.data import size_of
-    from simplex_jax.runtime import devices
+    from simplex_jax._src.corpus import from_counts
+    from simplex_jax._src.models import lda as topics
+    from simplex_jax._src.models.lda import feed as model
+    from simplex_jax._src.models.lda import model as lda
+    from simplex_jax._src.models.topics.data import size_of
+    from simplex_jax._src.runtime import devices
+    from simplex_jax._src.runtime.driver import run
 
     devices.use()
     data = from_counts(job.train)

@@ -25,10 +25,10 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.corpus import device
-from simplex_jax.models.lda import model as lda
-from simplex_jax.models.lda import sharding
-from simplex_jax.models.lda.kernel import _CLASSES
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.models.lda import sharding
+from simplex_jax._src.models.lda.kernel import _CLASSES
 
 KINDS = ("reduce-scatter", "all-gather", "all-reduce")
 _OPERATION = re.compile(r"= \(?([^=]*?)\)? (reduce-scatter|all-gather|all-reduce)(?:-start)?\(")

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.corpus import Corpus, CorpusError, from_counts
-from simplex_jax.corpus.corpus import error_at, printable
-from simplex_jax.corpus.formats.table import check_length, long_fields, records
+from simplex_jax._src.corpus import Corpus, CorpusError, from_counts
+from simplex_jax._src.corpus.corpus import error_at, printable
+from simplex_jax._src.corpus.formats.table import check_length, long_fields, records
 
 _DESCRIPTION = ("I", "T", "N")
 _LENGTHS = {"A": 5, "C": 3, "V": 3}

@@ -19,8 +19,8 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import sum_rightmost
 from numpyro.infer.reparam import Reparam
 
-from simplex_jax.numpyro_distributions import LogDirichlet
-from simplex_jax.numpyro_kernels import sites
+from simplex_jax._src.numpyro import sites
+from simplex_jax._src.numpyro.distributions import LogDirichlet
 
 
 def isometric(name: str, law: dist.Distribution) -> jax.Array:

@@ -32,9 +32,9 @@ from numpyro.infer import NUTS
 from numpyro_coordinates import COORDINATES, has_dirichlet, in_coordinates
 from numpyro_models import Example, examples, mixture
 
-from simplex_jax.numpyro_kernels import SGMCMC, learn_reference, pilots
-from simplex_jax.numpyro_kernels.pilots import Chain
-from simplex_jax.samplers import sgrld
+from simplex_jax._src.numpyro import SGMCMC, learn_reference, pilots
+from simplex_jax._src.numpyro.pilots import Chain
+from simplex_jax._src.samplers import sgrld
 
 NUMBERS = ("slowest", "median", "r_hat", "apart")
 OURS = ("SCIR", "NUTS in scores")

@@ -18,9 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from simplex_jax.base import as_pytree
-from simplex_jax.models.sam import model, sparse, step
-from simplex_jax.models.sam.local import Local
+from simplex_jax._src.base import as_pytree
+from simplex_jax._src.models.sam import model, sparse, step
+from simplex_jax._src.models.sam.local import Local
 
 ALPHA, SIGMA, KAPPA0, KAPPA1, STEPS, FREEDOM = 10.0, 6e3, 6e3, 2e4, 5, 30.0
 

@@ -23,8 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from simplex_jax import draws
-from simplex_jax.geometry import von_mises_fisher as vmf
+from simplex_jax._src import draws
+from simplex_jax._src.geometry import von_mises_fisher as vmf
 
 SETTINGS = ((2, 10.0, 200_000), (3, 10.0, 200_000), (10, 100.0, 50_000), (500, 1e3, 2_000))
 SETTINGS += ((5_000, 3e4, 200),)

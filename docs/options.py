@@ -3,11 +3,11 @@
 usage: python docs/options.py
 """
 
+import importlib
 from pathlib import Path
 
-import simplex_jax
-from simplex_jax.models import NAMES
-from simplex_jax.models.options import table
+from simplex_jax._src.models import NAMES
+from simplex_jax._src.models.options import table
 
 PAGE = Path(__file__).with_suffix(".md")
 TITLES = {
@@ -33,7 +33,7 @@ def page() -> str:
     """Return the text of the page."""
     parts = [BEGINNING]
     for name in NAMES:
-        of = getattr(simplex_jax, name).MODEL.options
+        of = importlib.import_module(f"simplex_jax._src.models.{name}").MODEL.options
         parts.append(f"## `{name}`: {TITLES[name]}\n\n{table(of)}\n")
     return "\n".join(parts)
 

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from simplex_jax import base, batches, draws, estimators, run
-from simplex_jax.evaluate import distances, plots
+from simplex_jax import batches, chains, draws, estimators, evaluate, run
+from simplex_jax.evaluate import plots
 from simplex_jax.samplers import scir, sgrld
 
 QUICK = bool(os.environ.get("SIMPLEX_JAX_QUICK"))
@@ -49,10 +49,10 @@ kernels = {
 }
 samples = {"exact": exact}
 for name, kernel in kernels.items():
-    chains = base.chains(kernel, CHAINS)
-    state = chains.init(jax.random.key(1), jnp.ones(10))
+    many = chains(kernel, CHAINS)
+    state = many.init(jax.random.key(1), jnp.ones(10))
     _, trace = run(
-        jax.random.key(2), chains, state, batches.uniform(x, 100), num_steps=STEPS, chunk=STEPS
+        jax.random.key(2), many, state, batches.uniform(x, 100), num_steps=STEPS, chunk=STEPS
     )
     samples[name] = trace[STEPS // 2 :].reshape(-1, 10)
 
@@ -71,7 +71,7 @@ plt.show()
 
 # %%
 for name, log_p in samples.items():
-    found = distances.uniform_distance(distances.rosenblatt(log_p, concentration))
+    found = evaluate.uniform_distance(evaluate.rosenblatt(log_p, concentration))
     print(f"{name:6s} dense {found[0]:.3f}  sparse {found[3:].mean():.3f}")
 
 # %% [markdown]

@@ -10,8 +10,8 @@ import os
 import matplotlib.pyplot as plt
 import numpy as np
 
-from simplex_jax import corpus, lda
-from simplex_jax.evaluate import compare, plots
+from simplex_jax import corpus, evaluate, lda
+from simplex_jax.evaluate import plots
 
 QUICK = bool(os.environ.get("SIMPLEX_JAX_QUICK"))
 PASSES = 10 if QUICK else 100
@@ -72,7 +72,7 @@ for document in strongest:
 # topics than people want to read.
 
 # %%
-entries = compare.models(
+entries = evaluate.compare(
     lambda k, seed: lda.fit(texts, k, seed=seed, **{**options, "passes": max(5, PASSES // 3)}),
     [8] if QUICK else [10, 20, 40],
     new.counts,

@@ -12,8 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from simplex_jax import corpus, draws, sam
-from simplex_jax.corpus import tfidf
-from simplex_jax.evaluate import plots, shapes
+from simplex_jax.evaluate import plots
 
 QUICK = bool(os.environ.get("SIMPLEX_JAX_QUICK"))
 
@@ -25,7 +24,7 @@ QUICK = bool(os.environ.get("SIMPLEX_JAX_QUICK"))
 
 # %%
 x = draws.von_mises_fisher(jax.random.key(0), np.array([0.0, 0.6, 0.8]), 30.0, (1000,))
-shapes.sphere(x)
+plots.sphere(x)
 plt.show()
 
 # %% [markdown]
@@ -37,7 +36,7 @@ plt.show()
 texts = corpus.embedded_corpus()
 some = np.random.default_rng(0).permutation(texts.counts.shape[0])[: 150 if QUICK else 1_500]
 chosen = corpus.from_counts(texts.counts[some], texts.vocabulary)
-counts = tfidf.cut(chosen, min_df=3, max_df=0.5, max_vocabulary=500 if QUICK else 1_500)
+counts = corpus.cut(chosen, min_df=3, max_df=0.5, max_vocabulary=500 if QUICK else 1_500)
 fitted = sam.fit(counts, 5 if QUICK else 15, passes=20 if QUICK else 400, seed=0)
 last = fitted.metrics[-1]
 print(f"kinetic energy {last['kinetic']:.2f} (1 at equilibrium), fit {last['fit']:.2f}")

@@ -17,7 +17,7 @@ from numpyro.infer import MCMC, NUTS
 from numpyro.infer.gibbs import Gibbs
 
 from simplex_jax.evaluate import plots
-from simplex_jax.numpyro_kernels import SCIR
+from simplex_jax.numpyro import SCIR
 
 QUICK = bool(os.environ.get("SIMPLEX_JAX_QUICK"))
 WARMUP, SAMPLES = (50, 100) if QUICK else (500, 2_000)

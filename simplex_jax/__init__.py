@@ -1,61 +1,81 @@
 """JAX-native sampling kernels for the probability simplex, and the models that need them.
 
-Submodules and functions are imported on first use: a program that uses only kernels loads neither
-the models nor their dependencies.
+What these names do not reach is private and may change in any version. Modules are imported when
+they are first used: a program that uses only kernels loads neither the models nor what they need.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
-from simplex_jax.models import NAMES as _MODELS
+from simplex_jax._src.version import __version__ as __version__
 
-if TYPE_CHECKING:
-    from simplex_jax.base import Kernel, chains, product
-    from simplex_jax.models import dpm, hdp, lda, sam
-    from simplex_jax.runtime.driver import run
-    from simplex_jax.runtime.to_blackjax import to_blackjax
+if _typing.TYPE_CHECKING:
+    from simplex_jax import (
+        batches,
+        corpus,
+        dpm,
+        draws,
+        errors,
+        estimators,
+        evaluate,
+        geometry,
+        gradients,
+        hdp,
+        lda,
+        numpyro,
+        runtime,
+        sam,
+        samplers,
+        sklearn,
+        step_sizes,
+    )
+    from simplex_jax._src.base import Kernel, bind, chains, product
+    from simplex_jax._src.runtime.driver import run
+    from simplex_jax._src.runtime.to_blackjax import to_blackjax
 
-__version__ = "0.1.0"
-
-_EXPORTS = {
-    "Kernel": "simplex_jax.base",
-    "chains": "simplex_jax.base",
-    "product": "simplex_jax.base",
-    "run": "simplex_jax.runtime.driver",
-    "to_blackjax": "simplex_jax.runtime.to_blackjax",
+_HOMES = {
+    "Kernel": "base",
+    "bind": "base",
+    "chains": "base",
+    "product": "base",
+    "run": "runtime.driver",
+    "to_blackjax": "runtime.to_blackjax",
 }
-_SUBMODULES = (
-    "base",
+
+__all__ = [
+    "Kernel",
     "batches",
+    "bind",
+    "chains",
     "corpus",
+    "dpm",
     "draws",
+    "errors",
     "estimators",
     "evaluate",
     "geometry",
     "gradients",
-    "laws",
-    "models",
-    "numpyro_distributions",
-    "numpyro_kernels",
+    "hdp",
+    "lda",
+    "numpyro",
+    "product",
+    "run",
     "runtime",
+    "sam",
     "samplers",
-    "schedules",
-    "scikit",
+    "sklearn",
     "step_sizes",
-)
+    "to_blackjax",
+]
 
-__all__ = ["Kernel", "chains", "dpm", "hdp", "lda", "product", "run", "sam", "to_blackjax"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(importlib.import_module(_EXPORTS[name]), name)
-    if name in _MODELS:
-        return importlib.import_module(f"simplex_jax.models.{name}")
-    if name in _SUBMODULES:
-        return importlib.import_module(f"simplex_jax.{name}")
+def __getattr__(name: str) -> _typing.Any:
+    if name in _HOMES:
+        return getattr(_importlib.import_module(f"simplex_jax._src.{_HOMES[name]}"), name)
+    if name in __all__:
+        return _importlib.import_module(f"simplex_jax.{name}")
     raise AttributeError(f"module 'simplex_jax' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS, *_MODELS, *_SUBMODULES})
+    return [*__all__, "__version__"]

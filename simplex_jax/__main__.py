@@ -3,15 +3,15 @@
 import sys
 
 # Light: they must be set up before JAX is imported.
-from simplex_jax.runtime.ending import Ending
-from simplex_jax.runtime.streams import outlast
+from simplex_jax._src.runtime.ending import Ending
+from simplex_jax._src.runtime.streams import outlast
 
 
 def main() -> None:
     """Run the command line."""
     outlast()
     with Ending():
-        from simplex_jax import cli
+        from simplex_jax._src import cli
 
         try:
             try:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simplex_jax import arguments
+from simplex_jax._src import arguments
 
 LARGE = 5_000_000_000  # modulo 2^32, as an int32 has it: 705,032,704
 

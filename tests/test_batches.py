@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import batches
-from simplex_jax.runtime import feed
+from simplex_jax._src import batches
+from simplex_jax._src.runtime import feed
 
 
 def take(stream, key, steps):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from support.marks import slow_but
 
-from simplex_jax import base, batches, draws, estimators
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import scir, sgrhmc, sgrld, smld
+from simplex_jax._src import base, batches, draws, estimators
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import scir, sgrhmc, sgrld, smld
 
 LIKELIHOOD = jnp.array([[0.8, 0.1, 0.3], [0.2, 0.9, 0.7]])  # [outcome, component]
 DATA = jnp.array([0, 0, 1, 1, 1, 0, 1])

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from simplex_jax.precision import full_precision
+from simplex_jax._src.precision import full_precision
 
 
 def products(function, *arguments):

@@ -10,10 +10,10 @@ from support.contracts import CASES
 from support.draw_cases import CASES as DRAWS
 from support.draw_cases import values_of
 
-from simplex_jax import draws, estimators, gradients, laws, step_sizes
-from simplex_jax.geometry import bessel, convex, manifolds, mirror
-from simplex_jax.geometry import von_mises_fisher as vmf
-from simplex_jax.samplers import scir
+from simplex_jax._src import draws, estimators, gradients, laws, step_sizes
+from simplex_jax._src.geometry import bessel, convex, manifolds, mirror
+from simplex_jax._src.geometry import von_mises_fisher as vmf
+from simplex_jax._src.samplers import scir
 
 FLAGS = {
     "ranks": lambda: jax.numpy_rank_promotion("raise"),

@@ -8,18 +8,18 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from baselines import natural
-from simplex_jax.base import Kernel, bind, static
-from simplex_jax.batches import Stream
-from simplex_jax.corpus import device
-from simplex_jax.corpus.device import CHUNK, DeviceCorpus
-from simplex_jax.draws import uniform
-from simplex_jax.draws.bits import random_words
-from simplex_jax.geometry import simplex
-from simplex_jax.models.lda import kernel as lda_kernel
-from simplex_jax.models.lda import model as lda
-from simplex_jax.models.lda.counts import Memory
-from simplex_jax.models.lda.kernel import Info, Means, State
-from simplex_jax.models.topics import local
+from simplex_jax._src.base import Kernel, bind, static
+from simplex_jax._src.batches import Stream
+from simplex_jax._src.corpus import device
+from simplex_jax._src.corpus.device import CHUNK, DeviceCorpus
+from simplex_jax._src.draws import uniform
+from simplex_jax._src.draws.bits import random_words
+from simplex_jax._src.geometry import simplex
+from simplex_jax._src.models.lda import kernel as lda_kernel
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.models.lda.counts import Memory
+from simplex_jax._src.models.lda.kernel import Info, Means, State
+from simplex_jax._src.models.topics import local
 
 __all__ = ["Info", "State", "build"]
 
@@ -101,8 +101,8 @@ def build(
     Example:
         >>> import jax, jax.numpy as jnp, scipy.sparse as sp
         >>> from simplex_jax import run
+        >>> from simplex_jax._src.corpus import device
         >>> from baselines import collapsed_gibbs
-        >>> from simplex_jax.corpus import device
         >>> counts = sp.csr_array([[3, 2, 0, 0], [2, 3, 0, 0], [0, 0, 2, 3], [0, 0, 3, 2]])
         >>> kernel, stream = collapsed_gibbs.build(device.to_device(counts), (2, 4))
         >>> state = kernel.init(jax.random.key(0), jnp.ones((2, 4)))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax._src.corpus.device import DeviceCorpus
 
 
 class Entries(NamedTuple):
@@ -31,7 +31,7 @@ def of(corpus: DeviceCorpus) -> Entries:
     Example:
         >>> import scipy.sparse as sp
         >>> from baselines import entries
-        >>> from simplex_jax.corpus import device
+        >>> from simplex_jax._src.corpus import device
         >>> found = entries.of(device.to_device(sp.csr_array([[2, 0, 1], [0, 1, 0]])))
         >>> found.corpus.tokens.tolist(), found.corpus.starts.tolist(), found.counts.tolist()
         ([1, 0, 2], [0, 1, 3], [1.0, 2.0, 1.0])

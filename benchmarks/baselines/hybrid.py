@@ -3,14 +3,14 @@
 from jax.typing import ArrayLike
 
 from baselines import natural, online_vb
-from simplex_jax.base import Kernel
-from simplex_jax.batches import Stream
-from simplex_jax.corpus import device
-from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models.lda import counts as lda_counts
-from simplex_jax.models.lda.counts import Local
-from simplex_jax.models.lda.kernel import Info, State
-from simplex_jax.schedules import StepSize
+from simplex_jax._src.base import Kernel
+from simplex_jax._src.batches import Stream
+from simplex_jax._src.corpus import device
+from simplex_jax._src.corpus.device import DeviceCorpus
+from simplex_jax._src.models.lda import counts as lda_counts
+from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.models.lda.kernel import Info, State
+from simplex_jax._src.schedules import StepSize
 
 __all__ = ["TEN_SWEEPS", "Info", "State", "build"]
 
@@ -61,8 +61,8 @@ def build(
     Example:
         >>> import jax, jax.numpy as jnp, scipy.sparse as sp
         >>> from simplex_jax import run
+        >>> from simplex_jax._src.corpus import device
         >>> from baselines import hybrid
-        >>> from simplex_jax.corpus import device
         >>> counts = sp.csr_array([[3, 2, 0, 0], [2, 3, 0, 0], [0, 0, 2, 3], [0, 0, 3, 2]])
         >>> kernel, stream = hybrid.build(device.to_device(counts), (2, 4), step_size=0.1)
         >>> state = kernel.init(jax.random.key(0), jnp.ones((2, 4)))

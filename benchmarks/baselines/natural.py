@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax import arguments, draws, schedules
-from simplex_jax.base import Batch, Kernel, bind, static
-from simplex_jax.corpus import device
-from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.geometry import simplex
-from simplex_jax.geometry.digamma import digamma
-from simplex_jax.models.lda.counts import Counts, Given
-from simplex_jax.models.lda.kernel import Info, Means, State
-from simplex_jax.schedules import StepSize
+from simplex_jax._src import arguments, draws, schedules
+from simplex_jax._src.base import Batch, Kernel, bind, static
+from simplex_jax._src.corpus import device
+from simplex_jax._src.corpus.device import DeviceCorpus
+from simplex_jax._src.geometry import simplex
+from simplex_jax._src.geometry.digamma import digamma
+from simplex_jax._src.models.lda.counts import Counts, Given
+from simplex_jax._src.models.lda.kernel import Info, Means, State
+from simplex_jax._src.schedules import StepSize
 
 # The weights start at independent Gamma(100, 1 / 100) times the topics given, as in the code of
 # Hoffman et al.: equal topics would stay equal.

@@ -12,16 +12,16 @@ from jax.typing import ArrayLike
 
 from baselines import entries, natural
 from baselines.entries import Entries
-from simplex_jax import arguments
-from simplex_jax.base import Kernel, bind, static
-from simplex_jax.batches import Stream
-from simplex_jax.corpus import device
-from simplex_jax.corpus.device import DeviceCorpus, Documents
-from simplex_jax.geometry.digamma import digamma
-from simplex_jax.models.lda import kernel as lda_kernel
-from simplex_jax.models.lda.counts import Counts, Given
-from simplex_jax.models.lda.kernel import Info, Means, State
-from simplex_jax.schedules import Schedule, StepSize, polynomial_decay
+from simplex_jax._src import arguments
+from simplex_jax._src.base import Kernel, bind, static
+from simplex_jax._src.batches import Stream
+from simplex_jax._src.corpus import device
+from simplex_jax._src.corpus.device import DeviceCorpus, Documents
+from simplex_jax._src.geometry.digamma import digamma
+from simplex_jax._src.models.lda import kernel as lda_kernel
+from simplex_jax._src.models.lda.counts import Counts, Given
+from simplex_jax._src.models.lda.kernel import Info, Means, State
+from simplex_jax._src.schedules import Schedule, StepSize, polynomial_decay
 
 __all__ = ["Info", "State", "build", "default_step_size"]
 
@@ -117,8 +117,8 @@ def build(
     Example:
         >>> import jax, jax.numpy as jnp, scipy.sparse as sp
         >>> from simplex_jax import run
+        >>> from simplex_jax._src.corpus import device
         >>> from baselines import online_vb
-        >>> from simplex_jax.corpus import device
         >>> counts = sp.csr_array([[3, 2, 0, 0], [2, 3, 0, 0], [0, 0, 2, 3], [0, 0, 3, 2]])
         >>> kernel, stream = online_vb.build(device.to_device(counts), (2, 4), step_size=1.0)
         >>> state = kernel.init(jax.random.key(0), jnp.ones((2, 4)))

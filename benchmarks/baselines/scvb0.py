@@ -7,15 +7,15 @@ from jax.typing import ArrayLike
 
 from baselines import entries, natural
 from baselines.entries import Entries
-from simplex_jax import arguments, schedules
-from simplex_jax.base import Kernel, bind, static
-from simplex_jax.batches import Stream
-from simplex_jax.corpus import device
-from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.models.lda import kernel as lda_kernel
-from simplex_jax.models.lda.counts import Counts, Given
-from simplex_jax.models.lda.kernel import Info, State
-from simplex_jax.schedules import Schedule, StepSize, polynomial_decay
+from simplex_jax._src import arguments, schedules
+from simplex_jax._src.base import Kernel, bind, static
+from simplex_jax._src.batches import Stream
+from simplex_jax._src.corpus import device
+from simplex_jax._src.corpus.device import DeviceCorpus
+from simplex_jax._src.models.lda import kernel as lda_kernel
+from simplex_jax._src.models.lda.counts import Counts, Given
+from simplex_jax._src.models.lda.kernel import Info, State
+from simplex_jax._src.schedules import Schedule, StepSize, polynomial_decay
 
 __all__ = ["Info", "State", "build", "default_document_step_size", "default_step_size"]
 
@@ -82,8 +82,8 @@ def build(
     Example:
         >>> import jax, jax.numpy as jnp, scipy.sparse as sp
         >>> from simplex_jax import run
+        >>> from simplex_jax._src.corpus import device
         >>> from baselines import scvb0
-        >>> from simplex_jax.corpus import device
         >>> counts = sp.csr_array([[3, 2, 0, 0], [2, 3, 0, 0], [0, 0, 2, 3], [0, 0, 3, 2]])
         >>> kernel, stream = scvb0.build(device.to_device(counts), (2, 4), step_size=0.1)
         >>> state = kernel.init(jax.random.key(0), jnp.ones((2, 4)))

@@ -5,12 +5,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax import arguments, schedules
-from simplex_jax.base import Batch, Kernel, Position, PyTree, freeze
-from simplex_jax.estimators import Estimator
-from simplex_jax.geometry import simplex
-from simplex_jax.samplers import expanded
-from simplex_jax.schedules import StepSize
+from simplex_jax._src import arguments, schedules
+from simplex_jax._src.base import Batch, Kernel, Position, PyTree, freeze
+from simplex_jax._src.estimators import Estimator
+from simplex_jax._src.geometry import simplex
+from simplex_jax._src.samplers import expanded
+from simplex_jax._src.schedules import StepSize
 
 
 class State(NamedTuple):

@@ -39,9 +39,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tables import markdown
 
-from simplex_jax import base
-from simplex_jax.base import Kernel, PyTree, State
-from simplex_jax.batches import Stream
+from simplex_jax._src import base
+from simplex_jax._src.base import Kernel, PyTree, State
+from simplex_jax._src.batches import Stream
 
 BURN_IN, KEPT = 6, 14  # in relaxation times
 LEVELS = 4

@@ -12,12 +12,12 @@ import numpy as np
 from bias_charts import Chart
 from bias_targets import Law, Posterior, Statistics
 
-from simplex_jax import batches, draws, estimators, gradients
-from simplex_jax.base import Kernel, PyTree
-from simplex_jax.batches import Stream
-from simplex_jax.estimators import Estimator
-from simplex_jax.geometry import parameterisations
-from simplex_jax.samplers import (
+from simplex_jax._src import batches, draws, estimators, gradients
+from simplex_jax._src.base import Kernel, PyTree
+from simplex_jax._src.batches import Stream
+from simplex_jax._src.estimators import Estimator
+from simplex_jax._src.geometry import parameterisations
+from simplex_jax._src.samplers import (
     barker,
     cir,
     gmc,
@@ -40,7 +40,7 @@ from simplex_jax.samplers import (
     sgrld,
     smld,
 )
-from simplex_jax.samplers.positive import Evidence
+from simplex_jax._src.samplers.positive import Evidence
 
 MINIBATCH = 2
 LEAPFROG_STEPS = 5

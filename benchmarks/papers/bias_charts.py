@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from bias_targets import Posterior
 
-from simplex_jax import gradients
-from simplex_jax.base import Batch, Position, bind
-from simplex_jax.estimators import Estimator
-from simplex_jax.geometry import convex, manifolds, mirror
+from simplex_jax._src import gradients
+from simplex_jax._src.base import Batch, Position, bind
+from simplex_jax._src.estimators import Estimator
+from simplex_jax._src.geometry import convex, manifolds, mirror
 
 
 class Chart(NamedTuple):

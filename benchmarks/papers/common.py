@@ -26,9 +26,9 @@ from PIL import Image
 from scipy import special
 from tables import markdown
 
-from simplex_jax.base import Info, Kernel, PyTree, State
-from simplex_jax.batches import Stream
-from simplex_jax.runtime.driver import position_of
+from simplex_jax._src.base import Info, Kernel, PyTree, State
+from simplex_jax._src.batches import Stream
+from simplex_jax._src.runtime.driver import position_of
 
 sys.path.append(str(Path(__file__).parents[1]))
 import kept as kept_results

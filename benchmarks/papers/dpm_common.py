@@ -10,12 +10,12 @@ import jax
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax import run
-from simplex_jax.base import Info, State
-from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dpm_mixture
-from simplex_jax.runtime.averaging import LogMean
-from simplex_jax.runtime.hooks import Event
+from simplex_jax._src.base import Info, State
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm import model as dpm_mixture
+from simplex_jax._src.runtime.averaging import LogMean
+from simplex_jax._src.runtime.driver import run
+from simplex_jax._src.runtime.hooks import Event
 
 BATCH = 1_000
 STEPS = {"scir": (0.03, 0.1, 0.3, 1.0), "sgrld": (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)}

@@ -35,13 +35,14 @@ from scipy.sparse import linalg
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
-from simplex_jax import draws, run
-from simplex_jax.geometry import von_mises_fisher as vmf
-from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dpm_mixture
-from simplex_jax.models.dpm.families import Family
-from simplex_jax.runtime.averaging import LogMean
-from simplex_jax.runtime.hooks import Event
+from simplex_jax._src import draws
+from simplex_jax._src.geometry import von_mises_fisher as vmf
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm import model as dpm_mixture
+from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.runtime.averaging import LogMean
+from simplex_jax._src.runtime.driver import run
+from simplex_jax._src.runtime.hooks import Event
 
 DATA = common.DATA / "20news-different"
 DIMENSION, STARTS, SAMPLES, ITERATIONS = 20, 10, 100, 200

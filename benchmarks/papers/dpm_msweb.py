@@ -21,7 +21,7 @@ import msweb
 import scipy.sparse as sp
 from dpm_common import METHODS, Problem
 
-from simplex_jax.corpus import to_vocabulary
+from simplex_jax._src.corpus import to_vocabulary
 
 DATA = common.DATA / "msweb"
 

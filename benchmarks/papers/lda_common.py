@@ -10,18 +10,19 @@ import numpy as np
 import scipy.sparse as sp
 from baselines import collapsed_gibbs, hybrid, online_vb, scvb0, sgrhmc_euler
 
-from simplex_jax import run, schedules
-from simplex_jax.base import Kernel, bind
-from simplex_jax.batches import Stream
-from simplex_jax.corpus import device, split_tokens
-from simplex_jax.corpus.device import DeviceCorpus
-from simplex_jax.estimators import Estimator
-from simplex_jax.models.lda import counts as lda_counts
-from simplex_jax.models.lda import model as lda
-from simplex_jax.models.lda.counts import Local
-from simplex_jax.models.topics import perplexity
-from simplex_jax.models.topics.perplexity import Completion
-from simplex_jax.runtime.hooks import Event
+from simplex_jax._src import schedules
+from simplex_jax._src.base import Kernel, bind
+from simplex_jax._src.batches import Stream
+from simplex_jax._src.corpus import device, split_tokens
+from simplex_jax._src.corpus.device import DeviceCorpus
+from simplex_jax._src.estimators import Estimator
+from simplex_jax._src.models.lda import counts as lda_counts
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.models.topics import perplexity
+from simplex_jax._src.models.topics.perplexity import Completion
+from simplex_jax._src.runtime.driver import run
+from simplex_jax._src.runtime.hooks import Event
 
 TUNING_SEED = 1_000_000
 """Far from the seeds that are reported."""

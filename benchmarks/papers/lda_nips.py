@@ -22,9 +22,9 @@ import scipy.sparse as sp
 from lda_common import METHODS, Problem, Step
 from lda_corpora import nips
 
-from simplex_jax.corpus import device, embedded_corpus, split_tokens
-from simplex_jax.models.lda.counts import Local
-from simplex_jax.models.topics import perplexity
+from simplex_jax._src.corpus import device, embedded_corpus, split_tokens
+from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.models.topics import perplexity
 
 SPLIT_SEED, TUNING_SPLIT_SEED = 0, 1
 SCORED = 300

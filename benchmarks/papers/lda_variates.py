@@ -25,11 +25,12 @@ import numpy as np
 import scipy.sparse as sp
 from lda_common import Method, Problem, Step
 
-from simplex_jax import batches, corpus, gradients, run
-from simplex_jax.corpus import device, embedded_corpus
-from simplex_jax.estimators import Estimator
-from simplex_jax.models.lda import control, counts
-from simplex_jax.models.lda.counts import Local
+from simplex_jax._src import batches, corpus, gradients
+from simplex_jax._src.corpus import device, embedded_corpus
+from simplex_jax._src.estimators import Estimator
+from simplex_jax._src.models.lda import control, counts
+from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.runtime.driver import run
 
 JUDGED = 200  # documents to score, and as many to choose steps by
 REPEATS = 30  # batches for measuring the noise

@@ -24,9 +24,9 @@ import numpy as np
 import scipy.sparse as sp
 from lda_common import METHODS, Method, Problem, Step
 
-from simplex_jax import corpus
-from simplex_jax.corpus import device, embedded_corpus
-from simplex_jax.models.lda.counts import Local
+from simplex_jax._src import corpus
+from simplex_jax._src.corpus import device, embedded_corpus
+from simplex_jax._src.models.lda.counts import Local
 
 DATA = common.DATA / "wikipedia"
 COMPARED = tuple(

@@ -27,8 +27,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
-from simplex_jax import batches, estimators, step_sizes
-from simplex_jax.samplers import smld
+from simplex_jax._src import batches, estimators, step_sizes
+from simplex_jax._src.samplers import smld
 
 COUNTS, ALPHA, BATCH = np.array([20, 6, 4]), 0.5, 10
 POSTERIOR = COUNTS + ALPHA

@@ -44,15 +44,15 @@ from lda_common import Method, Problem, Step
 from matplotlib.ticker import NullLocator
 from scipy import special
 
-from simplex_jax import arguments, batches, corpus, estimators, gradients, schedules
-from simplex_jax.base import Batch, Kernel, PyTree, freeze, static
-from simplex_jax.corpus import device, embedded_corpus
-from simplex_jax.estimators import Estimator
-from simplex_jax.geometry import convex, mirror, simplex
-from simplex_jax.models.lda.counts import Local
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import mamla, mld, myula, plmc
-from simplex_jax.schedules import StepSize
+from simplex_jax._src import arguments, batches, corpus, estimators, gradients, schedules
+from simplex_jax._src.base import Batch, Kernel, PyTree, freeze, static
+from simplex_jax._src.corpus import device, embedded_corpus
+from simplex_jax._src.estimators import Estimator
+from simplex_jax._src.geometry import convex, mirror, simplex
+from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import mamla, mld, myula, plmc
+from simplex_jax._src.schedules import StepSize
 
 FLOOR = 0.01
 STEP, UNITS, CHAINS = 0.005, 30, 2_000

@@ -14,13 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax import run, schedules
-from simplex_jax.base import Kernel
-from simplex_jax.batches import Stream
-from simplex_jax.models.sam import density, model, sparse, variational
-from simplex_jax.models.sam.model import Hyperparameters, Local
-from simplex_jax.models.sam.sparse import UnitDocuments
-from simplex_jax.runtime.hooks import Event, Hook
+from simplex_jax._src import schedules
+from simplex_jax._src.base import Kernel
+from simplex_jax._src.batches import Stream
+from simplex_jax._src.models.sam import density, model, sparse, variational
+from simplex_jax._src.models.sam.model import Hyperparameters, Local
+from simplex_jax._src.models.sam.sparse import UnitDocuments
+from simplex_jax._src.runtime.driver import run
+from simplex_jax._src.runtime.hooks import Event, Hook
 
 EVALUATIONS = 24
 POOLED = 10

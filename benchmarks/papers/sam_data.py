@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.corpus import files, vectors
-from simplex_jax.corpus.corpus import MAX_WORDS, error_at, printable
-from simplex_jax.corpus.vectors import UnitVectors
-from simplex_jax.corpus.vocabulary import numbered, read_vocabulary, vocabulary_beside
+from simplex_jax._src.corpus import files, vectors
+from simplex_jax._src.corpus.corpus import MAX_WORDS, error_at, printable
+from simplex_jax._src.corpus.vectors import UnitVectors
+from simplex_jax._src.corpus.vocabulary import numbered, read_vocabulary, vocabulary_beside
 
 _HEADER = re.compile(rb"(\d{1,18})[ \t]+(\d{1,18})[ \t]*\r?\n")
 _NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"

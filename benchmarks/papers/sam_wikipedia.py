@@ -16,8 +16,8 @@ import common
 import sam_common
 from sam_common import Problem, Published
 
-from simplex_jax import corpus
-from simplex_jax.corpus import tfidf
+from simplex_jax._src import corpus
+from simplex_jax._src.corpus import tfidf
 
 DATA = common.DATA / "wikipedia"
 PUBLISHED = Published(

@@ -45,10 +45,10 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from scipy import stats
 
-from simplex_jax import batches, draws, estimators
-from simplex_jax.base import Kernel, static
-from simplex_jax.estimators import Estimator
-from simplex_jax.samplers import reflected_cir, scir, sgrld, smld
+from simplex_jax._src import batches, draws, estimators
+from simplex_jax._src.base import Kernel, static
+from simplex_jax._src.estimators import Estimator
+from simplex_jax._src.samplers import reflected_cir, scir, sgrld, smld
 
 STATES, SYMBOLS = 6, 27
 ALPHA = 0.1
@@ -80,7 +80,9 @@ METHODS = {
 def text(length: int) -> np.ndarray:
     """Return the first symbols of the addresses; any run of non-letters is one 0."""
     order = " " + string.ascii_lowercase
-    packed = resources.files("simplex_jax.corpus").joinpath("data", "state_of_the_union.tsv.xz")
+    packed = resources.files("simplex_jax._src.corpus").joinpath(
+        "data", "state_of_the_union.tsv.xz"
+    )
     lines = lzma.decompress(packed.read_bytes()).decode("utf-8").splitlines()
     joined = " ".join(line.split("\t", 1)[1] for line in lines[: length // 20]).lower()
     words = "".join(c if c in order else " " for c in joined).split()

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax import batches, estimators
-from simplex_jax.base import Kernel
-from simplex_jax.samplers import reflected_cir, scir, sgrld, smld
+from simplex_jax._src import batches, estimators
+from simplex_jax._src.base import Kernel
+from simplex_jax._src.samplers import reflected_cir, scir, sgrld, smld
 
 CATEGORIES, SIZE, ALPHA = 10, 1000, 0.1
 SPARSE_COUNTS = (800, 100, 100, 0, 0, 0, 0, 0, 0, 0)

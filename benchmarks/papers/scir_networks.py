@@ -51,11 +51,11 @@ import numpy as np
 from scipy.cluster import vq
 from scipy.sparse import csgraph
 
-from simplex_jax import draws, schedules
-from simplex_jax.base import Kernel, bind
-from simplex_jax.batches import permutation
-from simplex_jax.estimators import Estimator, no_memory
-from simplex_jax.samplers import reflected_cir, scir, sgrld, smld
+from simplex_jax._src import draws, schedules
+from simplex_jax._src.base import Kernel, bind
+from simplex_jax._src.batches import permutation
+from simplex_jax._src.estimators import Estimator, no_memory
+from simplex_jax._src.samplers import reflected_cir, scir, sgrld, smld
 
 COMMUNITIES = 10
 ALPHA = 1 / COMMUNITIES

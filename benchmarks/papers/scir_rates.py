@@ -46,11 +46,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from simplex_jax import batches, estimators, laws
-from simplex_jax.base import Batch, Kernel, Position, PyTree, bind
-from simplex_jax.estimators import Estimator
-from simplex_jax.samplers import cir, recipe, sgld
-from simplex_jax.samplers.positive import Evidence
+from simplex_jax._src import batches, estimators, laws
+from simplex_jax._src.base import Batch, Kernel, Position, PyTree, bind
+from simplex_jax._src.estimators import Estimator
+from simplex_jax._src.samplers import cir, recipe, sgld
+from simplex_jax._src.samplers.positive import Evidence
 
 SIZE, NUMBER = 1000, 10
 SHAPE, RATE = 0.1, 1.0

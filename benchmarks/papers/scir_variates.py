@@ -35,11 +35,11 @@ import scir_methods
 from scipy import special, stats
 from scir_methods import ALPHA, CATEGORIES, SIZE
 
-from simplex_jax import batches, draws, estimators
-from simplex_jax.base import Kernel
-from simplex_jax.batches import Indexed
-from simplex_jax.estimators import Estimator
-from simplex_jax.samplers import scir
+from simplex_jax._src import batches, draws, estimators
+from simplex_jax._src.base import Kernel
+from simplex_jax._src.batches import Indexed
+from simplex_jax._src.estimators import Estimator
+from simplex_jax._src.samplers import scir
 
 CASES = ("sparse", "dense")
 BATCH_SIZES = (10, 100)

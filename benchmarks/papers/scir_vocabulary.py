@@ -33,11 +33,11 @@ import numpy as np
 import scipy.sparse as sp
 from lda_common import Method, Problem, Step
 
-from simplex_jax import run
-from simplex_jax.corpus import device
-from simplex_jax.models.lda.counts import Local
-from simplex_jax.models.topics import perplexity
-from simplex_jax.runtime.hooks import Event
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.models.topics import perplexity
+from simplex_jax._src.runtime.driver import run
+from simplex_jax._src.runtime.hooks import Event
 
 ALPHA = 0.1
 TOTAL = 100.0  # sum of beta over the words

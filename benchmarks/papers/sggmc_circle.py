@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 import sggmc_common
 
-from simplex_jax import batches, gradients
-from simplex_jax.base import Kernel, bind
-from simplex_jax.estimators import Estimator
-from simplex_jax.geometry import manifolds
-from simplex_jax.samplers import gmc, gsgnht, sggmc
+from simplex_jax._src import batches, gradients
+from simplex_jax._src.base import Kernel, bind
+from simplex_jax._src.estimators import Estimator
+from simplex_jax._src.geometry import manifolds
+from simplex_jax._src.samplers import gmc, gsgnht, sggmc
 
 FIRST, WEIGHTS, KAPPA = np.pi / 3, (1.0, 2.0), 5.0
 NOISE = 1000.0

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from scipy import special
 
-from simplex_jax.base import Info, Kernel, PyTree, State
-from simplex_jax.batches import Stream
+from simplex_jax._src.base import Info, Kernel, PyTree, State
+from simplex_jax._src.batches import Stream
 
 
 def chains(

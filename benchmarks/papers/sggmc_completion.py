@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import sggmc_common
 
-from simplex_jax import batches, gradients
-from simplex_jax.geometry import manifolds
-from simplex_jax.samplers import gmc, sggmc
+from simplex_jax._src import batches, gradients
+from simplex_jax._src.geometry import manifolds
+from simplex_jax._src.samplers import gmc, sggmc
 
 NAME = "matrix completion"
 SHAPE, RANK, TRUE_RANK = (40, 30), 5, 3

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import sggmc_common
 
-from simplex_jax import batches, draws, gradients
-from simplex_jax.geometry import manifolds
-from simplex_jax.geometry import von_mises_fisher as vmf
-from simplex_jax.samplers import gmc, sggmc
+from simplex_jax._src import batches, draws, gradients
+from simplex_jax._src.geometry import manifolds
+from simplex_jax._src.geometry import von_mises_fisher as vmf
+from simplex_jax._src.samplers import gmc, sggmc
 
 NAME = "mixture of vMF"
 DIMENSION, SIZE, BATCH = 5, 1_000, 50

@@ -32,10 +32,10 @@ from bias_cases import Case
 from bias_charts import itself
 from tables import markdown
 
-from simplex_jax import base, batches, gradients, schedules
-from simplex_jax.base import Batch, Kernel
-from simplex_jax.geometry import manifolds
-from simplex_jax.samplers import geodesic, gsgnht, sggmc
+from simplex_jax._src import base, batches, gradients, schedules
+from simplex_jax._src.base import Batch, Kernel
+from simplex_jax._src.geometry import manifolds
+from simplex_jax._src.samplers import geodesic, gsgnht, sggmc
 
 PULL = np.array([1.5, -0.5, 1.0])
 SHAPE = np.array([[2.0, 0.8, -0.4], [0.8, -1.5, 0.6], [-0.4, 0.6, -0.5]])

@@ -31,10 +31,10 @@ import jax.numpy as jnp
 import numpy as np
 import sggmc_common
 
-from simplex_jax import batches, draws, gradients
-from simplex_jax.base import Kernel, State, bind
-from simplex_jax.geometry import manifolds
-from simplex_jax.samplers import gmc, gsgnht, sggmc
+from simplex_jax._src import batches, draws, gradients
+from simplex_jax._src.base import Kernel, State, bind
+from simplex_jax._src.geometry import manifolds
+from simplex_jax._src.samplers import gmc, gsgnht, sggmc
 
 KAPPA, SIZE, BATCH, STEPS = 20.0, 100, 10, 10
 ONCE = "SGGMC, a batch a step"

@@ -16,10 +16,10 @@ from baselines import collapsed_gibbs
 from support import invariance, tiny_lda
 from support import statistics_checks as checks
 
-from simplex_jax import base
-from simplex_jax.corpus import device
-from simplex_jax.models.lda import model as lda
-from simplex_jax.runtime import driver
+from simplex_jax._src import base
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.runtime import driver
 
 ALPHA, BETA = np.array([0.4, 0.9]), np.array([0.1, 0.3, 0.5])
 CORPUS = device.to_device(tiny_lda.table([[], [2], [1, 2], [0, 0, 1]], 3))

@@ -7,12 +7,12 @@ import pytest
 import scipy.sparse as sp
 from baselines import collapsed_gibbs, hybrid, online_vb, scvb0
 
-from simplex_jax import base
-from simplex_jax.corpus import device
-from simplex_jax.models.lda import model as lda
-from simplex_jax.models.lda.counts import Local
-from simplex_jax.models.topics import perplexity
-from simplex_jax.runtime import driver
+from simplex_jax._src import base
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.models.topics import perplexity
+from simplex_jax._src.runtime import driver
 
 TINY = device.to_device(sp.csr_array([[3, 2, 0, 0], [2, 3, 0, 0], [0, 0, 2, 3], [0, 0, 0, 0]]))
 BUILDS = {

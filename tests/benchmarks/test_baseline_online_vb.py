@@ -10,8 +10,8 @@ from scipy import special
 from sklearn.decomposition import LatentDirichletAllocation
 from support import tiny_lda
 
-from simplex_jax.corpus import device
-from simplex_jax.geometry.digamma import digamma
+from simplex_jax._src.corpus import device
+from simplex_jax._src.geometry.digamma import digamma
 
 SHAPE = (4, 60)
 ALPHA, BETA = 0.2, 0.05

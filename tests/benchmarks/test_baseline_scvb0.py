@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from baselines import scvb0
 from support import tiny_lda
 
-from simplex_jax.corpus import device
+from simplex_jax._src.corpus import device
 
 SHAPE = (3, 20)
 ALPHA = np.array([0.1, 0.7, 0.2])

@@ -8,8 +8,8 @@ from baselines import sgrhmc_euler
 from support import statistics_checks as checks
 from support import tiny_lda
 
-from simplex_jax import batches, estimators
-from simplex_jax.runtime import driver
+from simplex_jax._src import batches, estimators
+from simplex_jax._src.runtime import driver
 
 ALPHA, COUNTS = np.array([1.5, 1.5, 2.5]), np.array([1.0, 2.0, 3.0])
 SHAPES = ALPHA + COUNTS  # above 1/2, where the force repels from 0

@@ -7,7 +7,7 @@ import pytest
 from support import native_code
 from support.marks import slow_but
 
-from simplex_jax.draws import native
+from simplex_jax._src.draws import native
 
 RESULT = kept.read(kept.RESULTS / "compile_times.json")
 KEPT, VERSION = RESULT["rows"], RESULT["about"]["versions"]["jax"]

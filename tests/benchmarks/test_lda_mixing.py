@@ -10,7 +10,7 @@ from lda_mixing import relabelled
 from scipy import special
 from support import statistics_checks as checks
 
-from simplex_jax.corpus.device import DeviceCorpus
+from simplex_jax._src.corpus.device import DeviceCorpus
 
 TOPICS, WORDS, COPIES, ALPHA = 4, np.array([0, 1, 1]), 100_000, 0.3
 

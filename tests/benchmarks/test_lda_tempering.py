@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from simplex_jax.corpus.device import Documents
+from simplex_jax._src.corpus.device import Documents
 
 WORDS, LENGTHS, TOPICS, POWER = np.array([0, 1, 0, 1, 2]), (3, 2), 3, 0.6
 OF = np.repeat(np.arange(2), LENGTHS)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.paths import BENCHMARKS
 
-from simplex_jax.corpus import CorpusError
+from simplex_jax._src.corpus import CorpusError
 
 HEAD = 'I,4,"www.microsoft.com","created by getlog.pl"\nT,1,"VRoot",0,0,"VRoot"\nN,0,"0"\n'
 AREAS = 'A,1003,1,"Office","/office"\nA,1001,1," Project ","/a"\nA,1002,1,"Project","/b"\n'

@@ -206,7 +206,7 @@ def test_full_batches_give_the_gamma_posterior(case):
 
 def test_the_predicted_moments_are_those_of_the_library_and_of_simulation(seed):
     rates = importlib.import_module("scir_rates")
-    laws = importlib.import_module("simplex_jax.laws")
+    laws = importlib.import_module("simplex_jax._src.laws")
     generator = np.random.default_rng(seed)
     b, h = 3.0, 0.4
     shapes = generator.gamma(4.0, 0.5, 20_000)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.paths import BENCHMARKS
 
-from simplex_jax import estimators
-from simplex_jax.samplers import smld
+from simplex_jax._src import estimators
+from simplex_jax._src.samplers import smld
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.paths import BENCHMARKS
 
-from simplex_jax.corpus import CorpusError
+from simplex_jax._src.corpus import CorpusError
 
 PAPERS = BENCHMARKS / "papers"
 GOOD = "4 3\n2 a 0:0.6 3:-0.8\n1 b 2:1\n2 a 1:8e-1 0:.6\n2\n"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from simplex_jax.cli import main
-from simplex_jax.corpus import TextOptions, read
-from simplex_jax.models import lda, pipeline
-from simplex_jax.models.lda.options import Arguments
+from simplex_jax._src.cli import main
+from simplex_jax._src.corpus import TextOptions, read
+from simplex_jax._src.models import lda, pipeline
+from simplex_jax._src.models.lda.options import Arguments
 
 TINY = ["--topics", "2", "--passes", "4", "--min-df", "1", "--max-df", "1.0"]
 

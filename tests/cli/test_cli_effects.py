@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from simplex_jax import corpus, lda
-from simplex_jax.cli import main
+from simplex_jax._src import corpus
+from simplex_jax._src.cli import main
+from simplex_jax._src.models import lda
 
 PAIRS = [("river water stream boat", "goal match team ball"), ("team goal ball", "boat water")]
 COLUMNS = "name,party,year,empty,constant,text"
@@ -236,7 +237,7 @@ def test_a_picture_that_fails_leaves_no_table(place, tmp_path, monkeypatch):
     def plot(effects):
         raise ValueError("no picture")
 
-    monkeypatch.setattr("simplex_jax.models.lda.regression.Effects.plot", plot)
+    monkeypatch.setattr("simplex_jax._src.models.lda.regression.Effects.plot", plot)
     given = ["--model", place / "run", "--by", "party", "--out", tmp_path / "e.csv"]
     assert "no picture" in refused(*given, "--quiet")
     assert not list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from click.testing import CliRunner
 
-from simplex_jax.cli import counts, main
+from simplex_jax._src.cli import counts, main
 
 TINY = ["--topics", "2", "--steps", "2", "--holdout", "0", "--devices", "1", "--quiet"]
 TEXTS = ["New York city river", "New York city goal", "old river bank", "goal team match"] * 5

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 from support.cut_runs import Cut
 
-from simplex_jax.cli import fit, main
-from simplex_jax.models import pipeline
-from simplex_jax.runtime import devices, lock
+from simplex_jax._src.cli import fit, main
+from simplex_jax._src.models import pipeline
+from simplex_jax._src.runtime import devices, lock
 
 TINY = ["--min-df", 1, "--max-df", 1.0, "--steps", 4, "--quiet"]
 COMMANDS = {
@@ -263,7 +263,7 @@ def test_a_signal_while_a_run_compiles_leaves_nothing(texts, tmp_path, monkeypat
     def interrupt(*arguments):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("simplex_jax.runtime.driver._first", interrupt)
+    monkeypatch.setattr("simplex_jax._src.runtime.driver._first", interrupt)
     result = invoke("lda", texts, *TINY, *COMMANDS["lda"], "--out", tmp_path / "run")
     assert result.exit_code == 130
     assert result.stderr == "simplex-jax: interrupted before the results were written\n"

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from support.cut_runs import Cut
 from support.paths import TESTS
 
-from simplex_jax.cli import fit, main
-from simplex_jax.models import lda
-from simplex_jax.models.lda.commands import COMMANDS
-from simplex_jax.runtime import saved
+from simplex_jax._src.cli import fit, main
+from simplex_jax._src.models import lda
+from simplex_jax._src.models.lda.commands import COMMANDS
+from simplex_jax._src.runtime import saved
 
 LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 20
 OPTIONS = [

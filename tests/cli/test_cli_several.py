@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 from support.cut_runs import Cut, look_after_every_step
 
-from simplex_jax.cli import fit, main
-from simplex_jax.models import lda
-from simplex_jax.runtime.hooks import MetricsLog
+from simplex_jax._src.cli import fit, main
+from simplex_jax._src.models import lda
+from simplex_jax._src.runtime.hooks import MetricsLog
 
 LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 16
 CUT = ["--min-df", "1", "--max-df", "1.0"]

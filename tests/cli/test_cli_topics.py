@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from simplex_jax.corpus import from_counts
-from simplex_jax.models import hdp, lda, pipeline
-from simplex_jax.models.hdp import commands as hdp_commands
-from simplex_jax.models.lda import commands as lda_commands
-from simplex_jax.models.topics import listing
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.models import hdp, lda, pipeline
+from simplex_jax._src.models.hdp import commands as hdp_commands
+from simplex_jax._src.models.lda import commands as lda_commands
+from simplex_jax._src.models.topics import listing
 
 
 def test_topics_are_listed_from_the_most_prevalent_and_the_rest_is_counted():

@@ -11,10 +11,10 @@ import pytest
 import scipy.sparse as sp
 from click.testing import CliRunner
 
-from simplex_jax.cli import main
-from simplex_jax.models import lda
-from simplex_jax.models.topics.native.library import LIBRARY
-from simplex_jax.native import VARIABLE
+from simplex_jax._src.cli import main
+from simplex_jax._src.models import lda
+from simplex_jax._src.models.topics.native.library import LIBRARY
+from simplex_jax._src.native import VARIABLE
 
 TEXTS = ["river water stream boat", "goal match team ball"] * 20
 NEW = ["water zebra boat stream", "", "zebra", "team match the goal"]

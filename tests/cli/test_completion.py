@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from simplex_jax.cli import _members, main
-from simplex_jax.models import NAMES
+from simplex_jax._src.cli import _members, main
+from simplex_jax._src.models import NAMES
 
 COMMON = ["fit", "transform", "report", "evaluate"]
 PROGRAM = """

@@ -11,9 +11,8 @@ import pytest
 from click.testing import CliRunner
 from support.cut_runs import cut
 
-from simplex_jax import dpm
-from simplex_jax.cli import fit, main
-from simplex_jax.models import files
+from simplex_jax._src.cli import fit, main
+from simplex_jax._src.models import dpm, files
 
 AREAS = ("Home", "Search", "Office", "Word", "Visual C", "Basic <b>")
 GROUPS = np.repeat([0, 1, 2], [22, 16, 9])

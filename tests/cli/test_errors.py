@@ -3,8 +3,8 @@
 import pytest
 from jax.errors import JaxRuntimeError
 
-from simplex_jax.cli.errors import one_line_errors
-from simplex_jax.runtime import processes
+from simplex_jax._src.cli.errors import one_line_errors
+from simplex_jax._src.runtime import processes
 
 RESET = "Gloo AllGather failed: Read error [127.0.0.1]:39307: Connection reset by peer"
 

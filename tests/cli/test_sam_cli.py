@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from click.testing import CliRunner
 from support.cut_runs import Cut
 
-from simplex_jax.cli import fit, main
-from simplex_jax.models import files, sam
-from simplex_jax.models.sam.commands import _standard_error
+from simplex_jax._src.cli import fit, main
+from simplex_jax._src.models import files, sam
+from simplex_jax._src.models.sam.commands import _standard_error
 
 LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 16
 TEXTS = [*LINES, "unheard"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from simplex_jax.cli import main
-from simplex_jax.runtime import directory
+from simplex_jax._src.cli import main
+from simplex_jax._src.runtime import directory
 
 OPTIONS = ["--topics", "2", "--passes", "20", "--min-df", "1", "--max-df", "1", "--chains", "2"]
 COMMAND = [sys.executable, "-m", "simplex_jax"]

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from simplex_jax.corpus import CorpusError, categories, kind_of, read_table
+from simplex_jax._src.corpus import CorpusError, categories, kind_of, read_table
 
 TEXT = "id,colour,size\na,red,small\nb,green,?\nc,,NA\nd,red, large \n"
 CODES = [[1, 1], [0, -1], [-1, -1], [1, 0]]

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from simplex_jax.corpus import CorpusError, Reading, TextOptions, read, read_columns, resolve
-from simplex_jax.evaluate.covariates import column
+from simplex_jax._src.corpus import CorpusError, Reading, TextOptions, read, read_columns, resolve
+from simplex_jax._src.evaluate.covariates import column
 
 CSV = 'id,year,text,party\na,1999,"apple, pear",D\nb,,plum,R\n'
 JSONL = (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax.corpus import (
+from simplex_jax._src.corpus import (
     MAX_COUNT,
     CorpusError,
     TextOptions,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simplex_jax.corpus import TextOptions, digest, embedded_corpus
+from simplex_jax._src.corpus import TextOptions, digest, embedded_corpus
 
 DIGEST = "524ac3bafaef75b125a71716204c2fe6267a701555b08190052d834b1a020ead"
 

@@ -12,7 +12,7 @@ import scipy.io
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
-from simplex_jax.corpus import CorpusError, Reading, TextOptions, convert, read, resolve
+from simplex_jax._src.corpus import CorpusError, Reading, TextOptions, convert, read, resolve
 
 COUNTS = np.array([[2, 0, 1], [0, 0, 0], [0, 5, 1]])
 WORDS = ("apple", "pear", "plum")
@@ -136,7 +136,7 @@ def test_ldac(place, content, name, vocab):
 
 
 def test_ldac_across_blocks(place, monkeypatch):
-    monkeypatch.setattr("simplex_jax.corpus.files.BLOCK", 16)
+    monkeypatch.setattr("simplex_jax._src.corpus.files.BLOCK", 16)
     counts = np.random.default_rng(0).poisson(1.0, (40, 30))
     lines = [" ".join([str((row > 0).sum()), *(f"{i}:{n}" for i, n in enumerate(row) if n)])
              for row in counts]  # fmt: skip
@@ -340,7 +340,7 @@ def test_h5ad(place, layout, dtype):
 @pytest.mark.parametrize("layout", ["csr", "csc", "dense"])
 def test_h5ad_is_stored_in_pieces(place, layout, transpose, monkeypatch):
     """The same corpus as if read at once; in pieces where those of a document are together."""
-    hdf5 = importlib.import_module("simplex_jax.corpus.formats.hdf5")
+    hdf5 = importlib.import_module("simplex_jax._src.corpus.formats.hdf5")
     monkeypatch.setattr(hdf5, "_ENTRIES", 2)
     pieces = []
     assembled = hdf5.assembled
@@ -359,7 +359,7 @@ def test_h5ad_is_stored_in_pieces(place, layout, transpose, monkeypatch):
 
 def test_h5ad_in_pieces_whose_ends_are_of_a_small_type(place, monkeypatch):
     h5py = pytest.importorskip("h5py")
-    hdf5 = importlib.import_module("simplex_jax.corpus.formats.hdf5")
+    hdf5 = importlib.import_module("simplex_jax._src.corpus.formats.hdf5")
     monkeypatch.setattr(hdf5, "_ENTRIES", 50)
     table = np.ones((12, 10), np.int32)
     write_h5ad(place / "x.h5ad", table, "csr", [f"d{i}" for i in range(12)], list("abcdefghij"))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simplex_jax.corpus import (
+from simplex_jax._src.corpus import (
     MAX_COUNT,
     CorpusError,
     Reading,
@@ -23,7 +23,7 @@ from simplex_jax.corpus import (
     resolve,
     store,
 )
-from simplex_jax.corpus.formats import FORMATS
+from simplex_jax._src.corpus.formats import FORMATS
 
 fuzz = settings(
     max_examples=100,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.malformed_formats import CASES
 
-from simplex_jax.corpus import CorpusError, read
+from simplex_jax._src.corpus import CorpusError, read
 
 
 @pytest.mark.filterwarnings("ignore:.*no word has id 0")

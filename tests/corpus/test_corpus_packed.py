@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 from support.marks import slow_but
 
-from simplex_jax.corpus import CorpusError, Reading, TextOptions, read, read_table, resolve
+from simplex_jax._src.corpus import CorpusError, Reading, TextOptions, read, read_table, resolve
 
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0)
 LINES = b"apple pear\n\nplum plum\n"
@@ -135,7 +135,9 @@ def test_an_npz_is_not_an_archive_of_texts(tmp_path):
 
 def from_standard_input(content, code):
     """The output of a program that reads `content` from standard input."""
-    program = f"from simplex_jax.corpus import *\nevery = TextOptions(min_df=1, max_df=1.0)\n{code}"
+    program = (
+        f"from simplex_jax._src.corpus import *\nevery = TextOptions(min_df=1, max_df=1.0)\n{code}"
+    )
     return subprocess.run(
         [sys.executable, "-c", program], input=content, capture_output=True, check=False
     )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax.corpus import CorpusError, TextOptions, read
+from simplex_jax._src.corpus import CorpusError, TextOptions, read
 
 COUNTS = np.array([[2, 0, 1], [0, 0, 0], [0, 5, 1]])
 WORDS = ("apple", "pear", "plum")
@@ -68,7 +68,7 @@ def test_uci_takes_a_vocabulary_from_elsewhere(tmp_path):
 
 
 def test_uci_across_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr("simplex_jax.corpus.files.BLOCK", 16)
+    monkeypatch.setattr("simplex_jax._src.corpus.files.BLOCK", 16)
     rng = np.random.default_rng(0)
     counts = rng.poisson(1.0, (40, 3))
     rows, columns = np.nonzero(counts)

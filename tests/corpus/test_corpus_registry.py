@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from support.paths import ROOT
 
-from simplex_jax.cli import main
-from simplex_jax.corpus import (
+from simplex_jax._src.cli import main
+from simplex_jax._src.corpus import (
     CorpusError,
     Reading,
     TextOptions,
@@ -19,8 +19,8 @@ from simplex_jax.corpus import (
     read,
     resolve,
 )
-from simplex_jax.corpus.formats import FORMATS, described, formats_of, having, registry
-from simplex_jax.corpus.formats.format import Format
+from simplex_jax._src.corpus.formats import FORMATS, described, formats_of, having, registry
+from simplex_jax._src.corpus.formats.format import Format
 
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0, stop_words="none")
 

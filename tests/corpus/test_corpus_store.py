@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simplex_jax.corpus import CorpusError, convert, device, digest, from_counts, read, store
+from simplex_jax._src.corpus import CorpusError, convert, device, digest, from_counts, read, store
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson(0.3, (50, 20))
@@ -48,8 +48,8 @@ def test_what_was_written_comes_back(tmp_path_factory, rows, block):
     corpus = from_counts(rows, ["apple", "\ud800", "plum"])
     folder = tmp_path_factory.mktemp("store")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simplex_jax.corpus.store.arrays._BLOCK", block)
-        patch.setattr("simplex_jax.corpus.store.writing._ROWS", block)
+        patch.setattr("simplex_jax._src.corpus.store.arrays._BLOCK", block)
+        patch.setattr("simplex_jax._src.corpus.store.writing._ROWS", block)
         same(store.write(folder / "a", corpus), corpus)
         same(store.open(folder / "a"), corpus)
     again = read(folder / "a")
@@ -84,7 +84,7 @@ def test_rows_stay_on_disk(stored):
 
 @pytest.mark.parametrize(("most_rows", "entries"), [(1, 9), (7, 10**6), (10**6, 15), (10**6, 1)])
 def test_blocks_of_rows_are_the_rows(monkeypatch, most_rows, entries):
-    module = importlib.import_module("simplex_jax.corpus.corpus")
+    module = importlib.import_module("simplex_jax._src.corpus.corpus")
     monkeypatch.setattr(module, "_ROWS", most_rows)
     monkeypatch.setattr(module, "_ENTRIES", entries)
     blocks = list(module.row_blocks(CORPUS.counts))
@@ -157,7 +157,7 @@ def write_sources(folder, counts):
 @pytest.mark.parametrize("name", ["docword.x.txt", "x.dat"])
 @pytest.mark.parametrize("block", [16, 2**22])
 def test_files_are_converted_as_they_are_read(tmp_path, monkeypatch, name, block):
-    monkeypatch.setattr("simplex_jax.corpus.files.BLOCK", block)
+    monkeypatch.setattr("simplex_jax._src.corpus.files.BLOCK", block)
     write_sources(tmp_path, COUNTS)
     same(convert(tmp_path / name, tmp_path / "a"), read(tmp_path / name))
     named = {"names": tmp_path / "names"}
@@ -193,7 +193,7 @@ def test_what_cannot_be_converted_piece_by_piece(tmp_path):
 def test_conversion_holds_a_few_documents_in_memory(tmp_path, monkeypatch):
     counts = RNG.poisson(1.0, (4000, 50))
     write_sources(tmp_path, counts)
-    monkeypatch.setattr("simplex_jax.corpus.files.BLOCK", 2**14)
+    monkeypatch.setattr("simplex_jax._src.corpus.files.BLOCK", 2**14)
     for name in ("x.dat", "docword.x.txt"):
         read(tmp_path / name)  # what is imported and compiled on the way does not count
         tracemalloc.start()

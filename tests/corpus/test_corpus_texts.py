@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax import corpus
-from simplex_jax.corpus import CorpusError, TextOptions
-from simplex_jax.corpus.text import count_texts
+from simplex_jax._src import corpus
+from simplex_jax._src.corpus import CorpusError, TextOptions
+from simplex_jax._src.corpus.text import count_texts
 
 NAMES, TEXTS = ["b", "a"], ["The river, the Stream", "goal match"]
 

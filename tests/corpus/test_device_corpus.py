@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tiny_lda import table
 
-from simplex_jax.corpus import device
+from simplex_jax._src.corpus import device
 
 WORDS = 5
 documents_of_a_corpus = st.lists(

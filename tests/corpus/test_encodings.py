@@ -6,7 +6,14 @@ import zipfile
 
 import pytest
 
-from simplex_jax.corpus import CorpusError, TextOptions, read, read_columns, read_table, read_texts
+from simplex_jax._src.corpus import (
+    CorpusError,
+    TextOptions,
+    read,
+    read_columns,
+    read_table,
+    read_texts,
+)
 
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0, stop_words="none")
 TEXTS = ["äpfel und birnen", "кошка спит", "pommes, poires", "李子 和 苹果", "plums"]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from simplex_jax import dpm, lda
-from simplex_jax.corpus import frames, from_counts
-from simplex_jax.corpus.text import count_texts
+from simplex_jax._src.corpus import frames, from_counts
+from simplex_jax._src.corpus.text import count_texts
+from simplex_jax._src.models import dpm, lda
 
 
 class Polars:

@@ -9,7 +9,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from simplex_jax.corpus import (
+from simplex_jax._src.corpus import (
     CorpusError,
     Reading,
     TextOptions,
@@ -21,7 +21,7 @@ from simplex_jax.corpus import (
     read_vocabulary,
     resolve,
 )
-from simplex_jax.corpus.readers import kind_of
+from simplex_jax._src.corpus.readers import kind_of
 
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0, stop_words="none")
 COUNTS = np.array([[1, 0, 2], [0, 3, 0], [4, 0, 0], [0, 0, 5]])  # barcodes by features
@@ -149,7 +149,7 @@ def test_cellranger_hdf5(tmp_path, version, monkeypatch):
     corpus = read(path)
     assert (corpus.vocabulary, corpus.names) == (("CD4", "CD8", "MS4A1"), tuple(BARCODES))
     np.testing.assert_array_equal(corpus.counts.toarray(), COUNTS)
-    monkeypatch.setattr("simplex_jax.corpus.formats.hdf5._ENTRIES", 2)
+    monkeypatch.setattr("simplex_jax._src.corpus.formats.hdf5._ENTRIES", 2)
     stored = convert(path, tmp_path / "store")
     assert (stored.vocabulary, stored.names) == (corpus.vocabulary, corpus.names)
     np.testing.assert_array_equal(stored.rows().toarray(), COUNTS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax.corpus import from_counts, store
+from simplex_jax._src.corpus import from_counts, store
 
 COUNTS = sp.csr_array(np.array([[2, 0, 1], [0, 1, 0]], np.int32))
 WORDS = ("apple", "pear", "plum")
@@ -17,7 +17,7 @@ CORPUS = from_counts(COUNTS, WORDS)
 KILLED = """
 import os, signal, sys
 import numpy as np, scipy.sparse as sp
-from simplex_jax.corpus import store
+from simplex_jax._src.corpus import store
 
 def blocks():
     yield sp.csr_array(np.ones((2, 3), np.int32))

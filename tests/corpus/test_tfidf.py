@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from simplex_jax.corpus import CorpusError, TextOptions, from_counts, from_texts, tfidf
+from simplex_jax._src.corpus import CorpusError, TextOptions, from_counts, from_texts, tfidf
 
 TEXTS = ["oak elm oak ash", "elm ash", "oak fir fir", "ash ash elm oak"]
 PLAIN = TextOptions(min_df=1, max_df=1.0, stop_words="none")

@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
-from simplex_jax.cli import main
-from simplex_jax.corpus import (
+from simplex_jax._src.cli import main
+from simplex_jax._src.corpus import (
     CorpusError,
     TextOptions,
     from_counts,
@@ -13,7 +13,7 @@ from simplex_jax.corpus import (
     read,
     tokens,
 )
-from simplex_jax.corpus.text import count_texts
+from simplex_jax._src.corpus.text import count_texts
 
 ALL = {"min_df": 1, "max_df": 1.0}
 

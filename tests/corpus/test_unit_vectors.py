@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax.corpus import CorpusError, kind_of, read_vectors, vectors
+from simplex_jax._src.corpus import CorpusError, kind_of, read_vectors, vectors
 
 ROWS = np.array([[0.6, 0, 0, -0.8], [0, 0, 1, 0], [0.6, 0.8, 0, 0]], np.float32)
 

@@ -11,13 +11,13 @@ ROOMS = runpy.run_path(str(ROOT / ".ci" / "rooms"))
 @pytest.mark.parametrize(
     ("path", "tests"),
     [
-        ("simplex_jax/estimators.py", {"tests/test_estimators.py"}),
+        ("simplex_jax/_src/estimators.py", {"tests/test_estimators.py"}),
         ("tests/test_batches.py", {"tests/test_batches.py"}),
-        ("simplex_jax/base.py", {"tests/samplers"}),
-        ("simplex_jax/native/library.py", {"tests/draws", "tests/models/topics"}),
-        ("simplex_jax/draws/native/gamma.inl", {"tests/draws"}),
-        ("simplex_jax/models/lda/commands/effects.py", {"tests/models/lda"}),
-        ("simplex_jax/models/pipeline.py", {"tests/models"}),
+        ("simplex_jax/_src/base.py", {"tests/samplers"}),
+        ("simplex_jax/_src/native/library.py", {"tests/draws", "tests/models/topics"}),
+        ("simplex_jax/_src/draws/native/gamma.inl", {"tests/draws"}),
+        ("simplex_jax/_src/models/lda/commands/effects.py", {"tests/models/lda"}),
+        ("simplex_jax/_src/models/pipeline.py", {"tests/models"}),
         ("tests/support/tiny_hdp.py", {"tests/models/hdp/test_hdp_kernel.py"}),
         ("tests/support/unigrams/fitting.py", {"tests/models/test_toy_model.py"}),
         ("tests/support/test_reference_laws.py", {"tests/support/test_reference_laws.py"}),
@@ -35,5 +35,5 @@ def test_every_module_has_tests():
     modules = [path.relative_to(ROOT) for path in (ROOT / "simplex_jax").rglob("*.py")]
     tests = {str(path): ROOMS["tests_of"](str(path)) for path in modules}
     without = {path for path, result in tests.items() if not result}
-    assert without == {"simplex_jax/__init__.py", "simplex_jax/__main__.py"}
+    assert without == {f"simplex_jax/_src/{name}.py" for name in ("__init__", "border", "version")}
     assert all((ROOT / test).exists() for result in tests.values() for test in result)

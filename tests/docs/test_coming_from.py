@@ -1,6 +1,5 @@
 """What docs/coming_from.md says of this library holds: its blocks run, its names are there."""
 
-import importlib
 import re
 from functools import partial
 
@@ -12,9 +11,9 @@ import scipy.sparse as sp
 from support import pages
 
 import simplex_jax
-from simplex_jax import cli
-from simplex_jax.models import dpm, lda
-from simplex_jax.scikit import LDA, DirichletProcessMixture, HierarchicalDirichletProcess
+from simplex_jax._src import cli
+from simplex_jax._src.models import dpm, lda
+from simplex_jax.sklearn import LDA, DirichletProcessMixture, HierarchicalDirichletProcess
 
 PAGE = "coming_from.md"
 executed = partial(pages.executed, PAGE)
@@ -127,11 +126,9 @@ def test_every_option_and_command_is_there():
 
 
 def test_every_part_of_the_library_is_there():
-    result = re.findall(r"`((?:evaluate|runtime|scikit)(?:\.\w+)+)", TEXT)
+    result = re.findall(r"`((?:evaluate|runtime|sklearn)(?:\.\w+)+)", TEXT)
     assert result
     for name in result:
-        module, _, rest = name.rpartition(".")
-        try:
-            importlib.import_module(f"{simplex_jax.__name__}.{name}")
-        except ImportError:
-            getattr(importlib.import_module(f"{simplex_jax.__name__}.{module}"), rest)
+        value = simplex_jax
+        for part in name.split("."):
+            value = getattr(value, part)

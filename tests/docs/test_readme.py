@@ -10,7 +10,7 @@ import pytest
 from support.pages import parse
 from support.paths import ROOT
 
-from simplex_jax import cli, samplers
+from simplex_jax._src import cli, samplers
 
 README = (ROOT / "README.md").read_text("utf-8")
 
@@ -69,7 +69,7 @@ def test_numpyro_example():
     """The posterior is known; 1,000 independent draws of it are good to 0.001."""
     pytest.importorskip("numpyro")
     scope: dict = {}
-    exec(python_block("numpyro_kernels"), scope)
+    exec(python_block("simplex_jax.numpyro"), scope)
     posterior = (jnp.array([800, 100, 100, *[0] * 7]) + 0.1) / 1001
     assert jnp.abs(scope["weights"].mean(axis=0) - posterior).max() < 0.005
 

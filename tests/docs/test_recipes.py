@@ -13,7 +13,7 @@ import pytest
 from matplotlib import pyplot
 from support import pages
 
-from simplex_jax import cli
+from simplex_jax._src import cli
 
 PAGE = "recipes.md"
 executed = partial(pages.executed, PAGE)

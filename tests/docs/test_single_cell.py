@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 from support import pages
 
-from simplex_jax import cli
-from simplex_jax.evaluate import matching
+from simplex_jax._src import cli
+from simplex_jax._src.evaluate import matching
 
 PAGE = "single_cell.md"
 executed = partial(pages.executed, PAGE)

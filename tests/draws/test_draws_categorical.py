@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support import statistics_checks as checks
 
-from simplex_jax import draws
+from simplex_jax._src import draws
 
 SIZE = 200_000
 

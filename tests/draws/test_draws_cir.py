@@ -20,7 +20,7 @@ import pytest
 from support import reference_laws as laws
 from support import statistics_checks as checks
 
-from simplex_jax import draws
+from simplex_jax._src import draws
 
 Draw = Callable[..., jax.Array]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.draw_cases import CASES, SHAPE, assert_valid, every_argument, every_draw, values_of
 
-from simplex_jax import draws
+from simplex_jax._src import draws
 
 
 def assert_same_up_to_rounding(x: jax.Array, expected: np.ndarray) -> None:

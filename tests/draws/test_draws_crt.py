@@ -13,7 +13,7 @@ import pytest
 from support import statistics_checks as checks
 from support import tiny_lda
 
-from simplex_jax import draws
+from simplex_jax._src import draws
 
 SIZE = 200_000
 SETTINGS = [
@@ -83,7 +83,7 @@ def test_a_draw_goes_with_its_number(getkey):
 @pytest.mark.slow
 def test_mutant_is_seen(getkey):
     mutant = tiny_lda.mutated(
-        importlib.import_module("simplex_jax.draws.crt"), "c + i + 1) & (j", "c + i) & (j"
+        importlib.import_module("simplex_jax._src.draws.crt"), "c + i + 1) & (j", "c + i) & (j"
     )
     assert checks.family(p_values(getkey, draw=mutant.crt))
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from support import gpus
 
-from simplex_jax.draws import native
-from simplex_jax.draws.cir import step_of
-from simplex_jax.native.library import Library
+from simplex_jax._src.draws import native
+from simplex_jax._src.draws.cir import step_of
+from simplex_jax._src.native.library import Library
 
 SIZES = {"gpu": 1_000_000, "emulated": 20_000}
 places = pytest.mark.parametrize("place", gpus.PLACES)

@@ -11,10 +11,10 @@ import pytest
 from support.draw_cases import CASES, assert_valid, every_draw, values_of
 from support.marks import slow_but
 
-from simplex_jax import draws
-from simplex_jax.draws import rejection, uniform
-from simplex_jax.draws.bits import random_words
-from simplex_jax.native.library import Library
+from simplex_jax._src import draws
+from simplex_jax._src.draws import rejection, uniform
+from simplex_jax._src.draws.bits import random_words
+from simplex_jax._src.native.library import Library
 
 
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
@@ -67,7 +67,7 @@ def extreme_words(monkeypatch: pytest.MonkeyPatch):
     """Draws by XLA; test_draws_native.py has the others."""
     monkeypatch.setattr(Library, "prefix", lambda *_: None)
     for name in ("categorical", "cir", "gamma", "poisson"):
-        module = importlib.import_module(f"simplex_jax.draws.{name}")
+        module = importlib.import_module(f"simplex_jax._src.draws.{name}")
         monkeypatch.setattr(module, "random_words", pattern_words)
     jax.clear_caches()
     yield
@@ -125,7 +125,7 @@ def test_a_variate_has_a_column_of_words(size: int, getkey: Callable[[], jax.Arr
 @pytest.mark.parametrize("word", [0x1FFFFFFF, 0x07FFFFFF, 0x00FFFFFF, 0x0000FFFF, 0x000000FF])
 def test_cir_is_a_number_where_the_normal_cancels_the_drift(word, monkeypatch):
     """z = -sqrt(2 rest) to the last bits, and a gamma too small to hide what rounding leaves."""
-    module = importlib.import_module("simplex_jax.draws.cir")
+    module = importlib.import_module("simplex_jax._src.draws.cir")
     words = jnp.array([0x3FFFFFFE, word | 1], jnp.uint32)
     first = uniform.exponential(words[:1], jnp.float32)[0]
     z = uniform.normal(words[1:], jnp.float32)[0]

@@ -11,7 +11,7 @@ from scipy import special, stats
 from support import reference_laws as laws
 from support import statistics_checks as checks
 
-from simplex_jax import draws
+from simplex_jax._src import draws
 
 SHAPES = tuple(
     float(np.float32(a))

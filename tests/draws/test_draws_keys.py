@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from support import native_code
 
-from simplex_jax.draws import bits, native
-from simplex_jax.draws.categorical import choose, choose_by_native_code
-from simplex_jax.draws.keys import (
+from simplex_jax._src.draws import bits, native
+from simplex_jax._src.draws.categorical import choose, choose_by_native_code
+from simplex_jax._src.draws.keys import (
     by_jax,
     by_native_code,
     fold_in,
@@ -17,7 +17,7 @@ from simplex_jax.draws.keys import (
     split,
     words_by_native_code,
 )
-from simplex_jax.native.library import Library
+from simplex_jax._src.native.library import Library
 
 
 def data_of_split(shape):

@@ -21,12 +21,12 @@ from test_draws_extremes import WORDS
 from test_draws_gamma import gamma_rejections
 from test_draws_poisson import rejections as poisson_rejections
 
-from simplex_jax import draws
-from simplex_jax.draws import cir, gamma, native
-from simplex_jax.draws.cir import cir_by_xla, step_of
-from simplex_jax.draws.dirichlet import normalise
-from simplex_jax.draws.gamma import loggamma_by_xla
-from simplex_jax.draws.poisson import poisson_by_xla
+from simplex_jax._src import draws
+from simplex_jax._src.draws import cir, gamma, native
+from simplex_jax._src.draws.cir import cir_by_xla, step_of
+from simplex_jax._src.draws.dirichlet import normalise
+from simplex_jax._src.draws.gamma import loggamma_by_xla
+from simplex_jax._src.draws.poisson import poisson_by_xla
 
 pytestmark = native_code.on_cpu(native.LIBRARY)
 
@@ -235,7 +235,7 @@ def test_without_the_library_xla_draws(tmp_path):
     code = (
         "import jax, numpy as np\n"
         "from simplex_jax import draws\n"
-        "from simplex_jax.draws import native\n"
+        "from simplex_jax._src.draws import native\n"
         "assert native.LIBRARY.prefix() is None\n"
         "assert 'switches it off' in native.LIBRARY.why_not()\n"
         "np.save('x.npy', draws.loggamma(jax.random.key(5), 0.5, (1000,)))\n"

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from support import statistics_checks as checks
 
-from simplex_jax import draws
+from simplex_jax._src import draws
 
 RATES = tuple(
     float(np.float32(rate))

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import AxisType, PartitionSpec
 from support.draw_cases import CASES, every_argument, every_draw, values_of
 
-from simplex_jax.draws import native
+from simplex_jax._src.draws import native
 
 EACH = PartitionSpec("devices")
 wide_or_not = pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])

@@ -11,10 +11,10 @@ import pytest
 from scipy import special, stats
 from support import statistics_checks as checks
 
-from simplex_jax import draws
+from simplex_jax._src import draws
 
 # The package has the function under this name.
-module = importlib.import_module("simplex_jax.draws.von_mises_fisher")
+module = importlib.import_module("simplex_jax._src.draws.von_mises_fisher")
 CONCENTRATIONS = np.array([0, 1e-3, 0.5, 5, 100, 1e4, 1e6, 1e8], np.float32)
 SIZES = {2: 40_000, 3: 40_000, 6: 12_000, 16: 10_000, 300: 2_000, 10_000: 100}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax.evaluate import coherence
+from simplex_jax._src.evaluate import coherence
 
 WORDS = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 2, 4, 7], [3, 0, 6, 1]]
 

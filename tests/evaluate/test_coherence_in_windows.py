@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from simplex_jax.evaluate import coherence
-from simplex_jax.evaluate.windows import coherence_in_windows
+from simplex_jax._src.evaluate import coherence
+from simplex_jax._src.evaluate.windows import coherence_in_windows
 
 WORDS = ["bread", "moon", "salt", "sun", "tide"]
 TEXTS = [

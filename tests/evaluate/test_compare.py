@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax.evaluate import compare, fits
-from simplex_jax.models import hdp, lda
+from simplex_jax._src.evaluate import compare, fits
+from simplex_jax._src.models import hdp, lda
 
 COUNTS = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
 
@@ -24,7 +24,7 @@ def test_every_k_is_fitted_with_every_seed():
         seen.append((k, seed))
         return fake(k, seed)
 
-    entries = compare.models(fit, [3, 2], COUNTS, repeats=2, top=2)
+    entries = compare.compare(fit, [3, 2], COUNTS, repeats=2, top=2)
     assert seen == [(3, 0), (3, 1), (2, 0), (2, 1)]
     assert [entry.num_topics for entry in entries] == [3, 2]
     np.testing.assert_array_equal(entries[1].heldout, [200.0, 201.0])
@@ -51,13 +51,13 @@ def test_estimators_are_measured_by_what_is_given():
     def measure(model):
         return model.perplexity(COUNTS)
 
-    (entry,) = compare.models(fit, [3], COUNTS, repeats=2, top=2, heldout=measure)
+    (entry,) = compare.compare(fit, [3], COUNTS, repeats=2, top=2, heldout=measure)
     np.testing.assert_array_equal(entry.heldout, [2.0 * COUNTS.sum()] * 2)
     np.testing.assert_allclose(entry.coherence, [1.0, 1.0])
-    (entry,) = compare.models(fit, [3], COUNTS, repeats=2, top=2, heldout="seconds")
+    (entry,) = compare.compare(fit, [3], COUNTS, repeats=2, top=2, heldout="seconds")
     np.testing.assert_array_equal(entry.heldout, [1.5, 2.5])
     # It holds nothing out by itself.
-    (entry,) = compare.models(fit, [3], COUNTS, repeats=2, top=2)
+    (entry,) = compare.compare(fit, [3], COUNTS, repeats=2, top=2)
     assert np.isnan(entry.heldout).all()
 
 
@@ -65,15 +65,15 @@ def test_spherical_topics_count_by_their_largest_loadings():
     def fit(k, seed):
         return fits.Topics(np.array([[-0.5, -0.4, -0.1, 0.7]]))
 
-    (entry,) = compare.models(fit, [1], COUNTS, repeats=1, top=2)
+    (entry,) = compare.compare(fit, [1], COUNTS, repeats=1, top=2)
     np.testing.assert_allclose(entry.coherence, [1.0])
 
 
 def test_what_has_no_topics_is_told():
     with pytest.raises(ValueError, match=r"what `lda\.fit`.* it has returned a list"):
-        compare.models(lambda k, seed: [], [2], COUNTS)
+        compare.compare(lambda k, seed: [], [2], COUNTS)
     with pytest.raises(ValueError, match="it has returned a Mixture"):
-        compare.models(lambda k, seed: fits.Mixture({}, {}), [2], COUNTS)
+        compare.compare(lambda k, seed: fits.Mixture({}, {}), [2], COUNTS)
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_fits_of_hdp_are_compared():
     def fit(k, seed):
         return hdp.fit(COUNTS, initial_topics=k, passes=4, seed=seed, heldout=(COUNTS, COUNTS))
 
-    (entry,) = compare.models(fit, [2], COUNTS, repeats=1, top=2)
+    (entry,) = compare.compare(fit, [2], COUNTS, repeats=1, top=2)
     assert np.isfinite(entry.heldout).all()
     assert np.isfinite(entry.coherence).all()
 
@@ -94,7 +94,7 @@ def test_an_interrupted_fit_ends_the_comparison():
         return fake(k, seed)._replace(interrupted=signal.SIGINT if len(seen) == 3 else None)
 
     with pytest.raises(KeyboardInterrupt, match="SIGINT ended the fit of 3 topics early"):
-        compare.models(fit, [2, 3, 4], COUNTS, repeats=2, top=2)
+        compare.compare(fit, [2, 3, 4], COUNTS, repeats=2, top=2)
     assert seen == [(2, 0), (2, 1), (3, 0)]
 
 
@@ -107,7 +107,7 @@ def test_estimate_is_mean_and_standard_error(seed):
 
 
 def test_estimators_of_a_stream_or_a_file_have_no_metrics():
-    (entry,) = compare.models(
+    (entry,) = compare.compare(
         lambda k, seed: Estimator(np.eye(4)[:k]), [2], COUNTS, repeats=1, top=2
     )
     assert np.isnan(entry.heldout).all()
@@ -118,7 +118,7 @@ def test_without_held_out_documents_and_of_topics_without_coherence():
         return fits.Topics(np.eye(5)[:k] + 1e-9, [{"step": 1}])
 
     counts = sp.csr_array((3, 5), dtype=np.int64)  # no word occurs
-    (entry,) = compare.models(fit, [2], counts, repeats=1, top=2)
+    (entry,) = compare.compare(fit, [2], counts, repeats=1, top=2)
     assert np.isnan(entry.heldout).all()
     assert np.isnan(entry.coherence).all()
 
@@ -134,7 +134,7 @@ def test_without_held_out_documents_and_of_topics_without_coherence():
 )
 def test_bad_input(num_topics, options, message):
     with pytest.raises(ValueError, match=message):
-        compare.models(fake, num_topics, COUNTS, **options)
+        compare.compare(fake, num_topics, COUNTS, **options)
 
 
 @pytest.mark.slow
@@ -148,6 +148,6 @@ def test_two_themes_want_two_topics():
     def fit(k, seed):
         return lda.fit(train, k, heldout=(held, held), passes=60, seed=seed)
 
-    one, two = compare.models(fit, [1, 2], held, repeats=2, top=5)
+    one, two = compare.compare(fit, [1, 2], held, repeats=2, top=5)
     assert compare.estimate(two.heldout).mean < 0.6 * compare.estimate(one.heldout).mean
     assert compare.estimate(two.coherence).mean > 0.9 > compare.estimate(one.coherence).mean

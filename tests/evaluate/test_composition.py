@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 from support import statistics_checks as checks
 
-from simplex_jax.evaluate import composition
-from simplex_jax.evaluate.covariates import design
+from simplex_jax._src.evaluate import composition
+from simplex_jax._src.evaluate.covariates import design
 
 RNG = np.random.default_rng(5)
 GROUP = np.repeat(["a", "b", "c"], [4, 9, 30])

@@ -5,8 +5,8 @@ import datetime
 import numpy as np
 import pytest
 
-from simplex_jax.evaluate import composition, covariates
-from simplex_jax.evaluate.covariates import column, cut, design
+from simplex_jax._src.evaluate import composition, covariates
+from simplex_jax._src.evaluate.covariates import column, cut, design
 
 
 @pytest.mark.parametrize(

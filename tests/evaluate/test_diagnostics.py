@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simplex_jax.evaluate.diagnostics import effective_size, summary
+from simplex_jax._src.evaluate.diagnostics import effective_size, summary
 
 
 def autoregressive(rng, chains, samples, rho):

@@ -5,7 +5,7 @@ import pytest
 from scipy import special, stats
 from support import statistics_checks as checks
 
-from simplex_jax.evaluate import distances
+from simplex_jax._src.evaluate import distances
 
 A = np.array([0.1, 3.0, 0.002, 40.0, 0.7])
 

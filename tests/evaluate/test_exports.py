@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax.evaluate import exports
+from simplex_jax._src.evaluate import exports
 
 TOPICS = np.array([[0.4, 0.3, 0.2, 0.1], [0.1, 0.1, 0.2, 0.6]])
 SHARES = np.array([[0.25, 0.75], [0.5, 0.5], [1.0, 1.0]])

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 from support import tiny_lda
 
-from simplex_jax.corpus import device
-from simplex_jax.evaluate.intervals import beta_interval, normal_interval
+from simplex_jax._src.corpus import device
+from simplex_jax._src.evaluate.intervals import beta_interval, normal_interval
 
 TAIL = 0.025
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from simplex_jax.evaluate import matching
+from simplex_jax._src.evaluate import matching
 
 
 def test_affinity_by_hand():

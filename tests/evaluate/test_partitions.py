@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import entropy
 from sklearn import metrics
 
-from simplex_jax.evaluate import partitions
+from simplex_jax._src.evaluate import partitions
 
 
 def all_partitions(n):

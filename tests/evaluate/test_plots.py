@@ -9,7 +9,7 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from simplex_jax.evaluate import compare, plots, shapes
+from simplex_jax._src.evaluate import compare, plots
 
 RECORDS = [
     {"passes": 1.0, "seconds": 2.0, "perplexity": 900.0},
@@ -45,8 +45,8 @@ def test_every_picture_draws_on_given_axes_and_returns_them(seed):
         plots.sparse_boxplots(log_p, axes=given[1]),
         plots.perplexity(RECORDS, axes=given[2]),
         plots.topic_intervals([0.7, 0.3], [0.1, 0.1], ["a", "b"], axes=given[3]),
-        shapes.triangle(np.exp(log_p), axes=given[4]),
-        shapes.sphere(x, axes=given[5]),
+        plots.triangle(np.exp(log_p), axes=given[4]),
+        plots.sphere(x, axes=given[5]),
     ]
     assert all(one is other for one, other in zip(result, given, strict=True))
     assert pyplot.get_fignums() == [figure.number]
@@ -142,7 +142,7 @@ def test_names_are_drawn_as_they_are(price):
         plots.shares_by(range(2), *ends, name=price),
         plots.comparison([entry], heldout=price)[0],
         plots.comparison([entry], coherence=price)[1],
-        shapes.triangle(np.eye(3), names=[*labels, "c"]),
+        plots.triangle(np.eye(3), names=[*labels, "c"]),
     ]
     whole = [f">{price}</text>", f">{price}, average</text>"]
     result = [drawn(axes) for axes in pictures]
@@ -150,7 +150,7 @@ def test_names_are_drawn_as_they_are(price):
 
 
 def test_corners_of_the_triangle_and_its_density():
-    axes = shapes.triangle(np.eye(3), names=["a", "b", "c"], log_density=lambda p: np.log(p[:, 0]))
+    axes = plots.triangle(np.eye(3), names=["a", "b", "c"], log_density=lambda p: np.log(p[:, 0]))
     corners = axes.collections[0].get_offsets()
     np.testing.assert_allclose(corners, [[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
     assert [text.get_text() for text in axes.texts] == ["a", "b", "c"]
@@ -160,11 +160,11 @@ def test_corners_of_the_triangle_and_its_density():
 
 
 def test_near_and_far_sides_of_the_sphere():
-    axes = shapes.sphere(np.array([[1.0, 0, 0], [-1.0, 0, 0], [0, 0, 1.0]]), centre=[1.0, 0, 0])
+    axes = plots.sphere(np.array([[1.0, 0, 0], [-1.0, 0, 0], [0, 0, 1.0]]), centre=[1.0, 0, 0])
     far, near = (part.get_offsets() for part in axes.collections)
     np.testing.assert_allclose(far, [[0, 0]], atol=1e-12)
     np.testing.assert_allclose(near, [[0, 0], [0, 1]], atol=1e-12)
-    poles = shapes.sphere(np.eye(3), centre=[0, 0, 1.0]).collections[1].get_offsets()
+    poles = plots.sphere(np.eye(3), centre=[0, 0, 1.0]).collections[1].get_offsets()
     np.testing.assert_allclose(np.abs(poles), [[1, 0], [0, 1], [0, 0]], atol=1e-12)
 
 
@@ -193,12 +193,12 @@ def test_names_may_be_arrays_and_labels_numbers():
         (lambda: plots.shares_by([1, 2], [1], [0], [2]), "one length"),
         (lambda: plots.shares_by([], [], [], []), "one length"),
         (lambda: plots.comparison([]), "at least one"),
-        (lambda: shapes.triangle(np.ones((2, 3))), "sum to 1"),
-        (lambda: shapes.triangle(np.eye(3), names=["a"]), "three"),
-        (lambda: shapes.triangle([[2.0, -1.0, 0.0]]), "at least 0"),
-        (lambda: shapes.sphere(np.eye(3), centre=[0, 0, 0]), "centre must be a direction"),
-        (lambda: shapes.sphere(np.ones((2, 3))), "unit"),
-        (lambda: shapes.sphere(np.ones((2, 2))), "n, 3"),
+        (lambda: plots.triangle(np.ones((2, 3))), "sum to 1"),
+        (lambda: plots.triangle(np.eye(3), names=["a"]), "three"),
+        (lambda: plots.triangle([[2.0, -1.0, 0.0]]), "at least 0"),
+        (lambda: plots.sphere(np.eye(3), centre=[0, 0, 0]), "centre must be a direction"),
+        (lambda: plots.sphere(np.ones((2, 3))), "unit"),
+        (lambda: plots.sphere(np.ones((2, 2))), "n, 3"),
     ],
 )
 def test_bad_input(draw, message):

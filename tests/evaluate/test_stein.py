@@ -15,9 +15,9 @@ from scipy import special, stats
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import draws, estimators, gradients
-from simplex_jax.evaluate import pairs, stein
-from simplex_jax.samplers import scir
+from simplex_jax._src import draws, estimators, gradients
+from simplex_jax._src.evaluate import pairs, stein
+from simplex_jax._src.samplers import scir
 
 LAWS = {
     "sparse": np.full(10, 0.1),

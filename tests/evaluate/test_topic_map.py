@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simplex_jax.report import topic_map
+from simplex_jax._src.report import topic_map
 
 
 def distances(points):

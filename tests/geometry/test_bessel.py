@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.paths import TABLES
 
-from simplex_jax.geometry import bessel, debye
+from simplex_jax._src.geometry import bessel, debye
 
 LINES = (TABLES / "bessel.csv").read_text().splitlines()[1:]
 with mp.workdps(40):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax.geometry import convex
+from simplex_jax._src.geometry import convex
 
 LOWER, UPPER = np.array([-1.0, 0.0, -np.inf, 2.0]), np.array([0.5, np.inf, 1.0, 2.5])
 SETS = {

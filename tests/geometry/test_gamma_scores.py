@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.marks import slow_but
 
-from simplex_jax.geometry import gamma_scores
+from simplex_jax._src.geometry import gamma_scores
 
 SHAPES = (1e-6, 1e-3, 0.1, 0.49, 0.51, 0.99, 1.01, 3.0, 7.99, 8.01, 30.0, 1e3, 1e6)
 SCORES = (-13.0, -9.0, -5.0, -2.0, -0.7, -0.01, 0.0, 0.3, 1.2, 3.0, 6.0, 9.0, 13.0)

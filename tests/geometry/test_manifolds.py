@@ -15,7 +15,7 @@ from scipy import special
 from scipy.linalg import expm
 from support import statistics_checks as checks
 
-from simplex_jax.geometry import manifolds
+from simplex_jax._src.geometry import manifolds
 
 SPACES = {
     "sphere": (manifolds.sphere(), jnp.zeros((2, 5)), 8),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax.geometry import mirror
+from simplex_jax._src.geometry import mirror
 
 
 def barrier(x):

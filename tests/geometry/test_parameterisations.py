@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.marks import slow_but
 
-from simplex_jax.geometry import parameterisations
+from simplex_jax._src.geometry import parameterisations
 
 SPACES = {
     "reduced mean": parameterisations.REDUCED_MEAN,

@@ -7,8 +7,8 @@ import pytest
 from scipy import integrate, special
 from support.marks import slow_but
 
-from simplex_jax import draws
-from simplex_jax.geometry import von_mises_fisher as vmf
+from simplex_jax._src import draws
+from simplex_jax._src.geometry import von_mises_fisher as vmf
 
 K = np.concatenate([[0, 1e-6], np.geomspace(1e-3, 1e8, 23)]).astype(np.float32)
 DIMENSIONS = (2, 3, 10, 500, 5_000, 100_000)

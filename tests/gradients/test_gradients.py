@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from support import mixture_target as mixture
 
-from simplex_jax import batches, estimators, gradients
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import scir, sgld, sgrld, smld
+from simplex_jax._src import batches, estimators, gradients
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import scir, sgld, sgrld, smld
 
 # Logistic regression with an intercept: 30 data.
 _RNG = np.random.default_rng(3)

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax import batches, estimators, gradients
-from simplex_jax.geometry import manifolds, mirror
-from simplex_jax.samplers import barker, gmc, mamla, mapla, rld
+from simplex_jax._src import batches, estimators, gradients
+from simplex_jax._src.geometry import manifolds, mirror
+from simplex_jax._src.samplers import barker, gmc, mamla, mapla, rld
 
 
 def test_measured_variance_of_whole_numbers(getkey):

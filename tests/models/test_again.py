@@ -10,11 +10,11 @@ from support.cut_runs import look_after_every_step
 from support.fits import assert_same
 from support.marks import slow_but
 
-from simplex_jax import dpm, hdp, lda, sam
-from simplex_jax.cli import main
-from simplex_jax.corpus import from_counts
-from simplex_jax.runtime import driver
-from simplex_jax.runtime.hooks import Event, Hook
+from simplex_jax._src.cli import main
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.models import dpm, hdp, lda, sam
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.runtime.hooks import Event, Hook
 
 COUNTS = np.kron(np.eye(3, dtype=np.int32), [6, 4, 3, 2])[np.repeat(np.arange(3), [14, 10, 6])]
 MODELS = {"lda": lda, "hdp": hdp, "sam": sam, "dpm": dpm}

@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from simplex_jax.corpus import from_counts
-from simplex_jax.models import dpm, hdp, lda, sam
-from simplex_jax.models.dpm import families
-from simplex_jax.models.topics.native.library import LIBRARY
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.models import dpm, hdp, lda, sam
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.topics.native.library import LIBRARY
 
 COUNTS = np.random.default_rng(0).poisson(1.0, (20, 6)) + np.eye(20, 6, dtype=int)
 CORPUS = from_counts(COUNTS)

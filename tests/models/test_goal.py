@@ -6,11 +6,10 @@ import scipy.sparse as sp
 from support.cut_runs import Cut
 from support.fits import assert_same
 
-from simplex_jax import lda
-from simplex_jax.evaluate import diagnostics
-from simplex_jax.models import goal
-from simplex_jax.models.lda import posterior
-from simplex_jax.runtime.hooks import Event
+from simplex_jax._src.evaluate import diagnostics
+from simplex_jax._src.models import goal, lda
+from simplex_jax._src.models.lda import posterior
+from simplex_jax._src.runtime.hooks import Event
 
 
 def autoregressive(rng, length, chains, rho, sd=1.0):

@@ -11,17 +11,17 @@ import pytest
 from click.testing import CliRunner
 
 import simplex_jax
-from simplex_jax import scikit
-from simplex_jax.cli import main
-from simplex_jax.models import NAMES, pipeline
-from simplex_jax.models import options as declared
-from simplex_jax.models.lda import regression
-from simplex_jax.models.options import checked, declarations, flag_of, option, options
+from simplex_jax import sklearn
+from simplex_jax._src.cli import main
+from simplex_jax._src.models import NAMES, pipeline
+from simplex_jax._src.models import options as declared
+from simplex_jax._src.models.lda import regression
+from simplex_jax._src.models.options import checked, declarations, flag_of, option, options
 
-# By model: `lda` of `simplex_jax.models.lda.estimator`.
+# By model: `lda` of `simplex_jax._src.models.lda.estimator`.
 ESTIMATORS = {
-    estimator.__module__.split(".")[2]: estimator
-    for estimator in (getattr(scikit, name) for name in scikit.__all__)
+    estimator.__module__.split(".")[3]: estimator
+    for estimator in (getattr(sklearn, name) for name in sklearn.__all__)
 }
 
 
@@ -50,7 +50,7 @@ def fit(rows, given):
 
 
 def model_of(name):
-    return getattr(simplex_jax, name).MODEL
+    return importlib.import_module(f"simplex_jax._src.models.{name}").MODEL
 
 
 def click_options(name):
@@ -230,7 +230,7 @@ def test_the_command_refuses_seeds_that_are_too_large(name, flag):
 
 def test_every_model_is_offered_where_the_others_are():
     for name in NAMES:
-        commands = importlib.import_module(f"simplex_jax.models.{name}.commands").COMMANDS
+        commands = importlib.import_module(f"simplex_jax._src.models.{name}.commands").COMMANDS
         assert commands.model is model_of(name) is getattr(simplex_jax, name).Fit.MODEL
         assert commands.model.name == name
         assert name in main.list_commands(None)

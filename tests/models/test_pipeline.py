@@ -9,12 +9,12 @@ import scipy.sparse as sp
 from support.cut_runs import Cut
 from support.fits import assert_same
 
-from simplex_jax.corpus import from_counts, store
-from simplex_jax.corpus.embedded import embedded_corpus
-from simplex_jax.models import lda, pipeline
-from simplex_jax.models.lda.options import Arguments
-from simplex_jax.runtime.checkpoint import CheckpointError
-from simplex_jax.runtime.saved import RunError
+from simplex_jax._src.corpus import from_counts, store
+from simplex_jax._src.corpus.embedded import embedded_corpus
+from simplex_jax._src.models import lda, pipeline
+from simplex_jax._src.models.lda.options import Arguments
+from simplex_jax._src.runtime.checkpoint import CheckpointError
+from simplex_jax._src.runtime.saved import RunError
 
 WORDS = ["oak", "elm", "sun", "moon"]
 COUNTS = np.array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]] * 5)

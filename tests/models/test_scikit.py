@@ -13,11 +13,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from support.cut_runs import Cut
 
-from simplex_jax.evaluate import compare, to_arviz
-from simplex_jax.models import dpm, hdp, lda, sam
-from simplex_jax.runtime import hooks
-from simplex_jax.runtime.saved import RunError
-from simplex_jax.scikit import (
+from simplex_jax._src.evaluate import compare, to_arviz
+from simplex_jax._src.models import dpm, hdp, lda, sam
+from simplex_jax._src.runtime import hooks
+from simplex_jax._src.runtime.saved import RunError
+from simplex_jax.sklearn import (
     LDA,
     DirichletProcessMixture,
     HierarchicalDirichletProcess,
@@ -189,7 +189,7 @@ def test_scores_prefer_the_documents_of_the_model(counts, fitted):
     shuffled = np.random.default_rng(0).permuted(counts.toarray(), axis=1)
     assert fitted.score(counts) > fitted.score(shuffled)
     assert fitted.perplexity(counts) == pytest.approx(np.exp(-fitted.score(counts)))
-    (entry,) = compare.models(
+    (entry,) = compare.compare(
         lambda k, seed: fitted,
         [2],
         counts,
@@ -225,7 +225,7 @@ def test_streaming_goes_on_from_a_fit(counts, fitted):
         assert hasattr(fitted, name)
         assert not hasattr(model, name)
     with pytest.raises(ValueError, match="streamed or loaded from a file has none"):
-        to_arviz.from_fit(model)
+        to_arviz.to_arviz(model)
 
 
 def test_files_hold_the_fit_and_no_pickle(tmp_path, counts, fitted):

@@ -8,8 +8,8 @@ from sklearn.exceptions import SkipTestWarning
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from support import programs
 
-from simplex_jax import scikit
-from simplex_jax.scikit import (
+from simplex_jax import sklearn
+from simplex_jax.sklearn import (
     LDA,
     DirichletProcessMixture,
     HierarchicalDirichletProcess,
@@ -26,7 +26,7 @@ ESTIMATORS = [
 
 def test_every_estimator_is_checked():
     checked = {type(estimator).__name__ for estimator in ESTIMATORS}
-    assert checked == set(scikit.__all__), "give each a line in ESTIMATORS"
+    assert checked == set(sklearn.__all__), "give each a line in ESTIMATORS"
 
 
 @pytest.mark.slow

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax.corpus import CorpusError, from_counts, from_texts
-from simplex_jax.models import dpm, hdp, lda, sam
+from simplex_jax._src.corpus import CorpusError, from_counts, from_texts
+from simplex_jax._src.models import dpm, hdp, lda, sam
 
 TEXTS = ["river water stream boat", "goal match team ball"] * 8
 # One word each, which the limits of a vocabulary of their own would drop.

@@ -14,12 +14,11 @@ from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
 from support.paths import TESTS
 
-import simplex_jax
-from simplex_jax import models
-from simplex_jax.cli import fit, main
-from simplex_jax.corpus import from_counts
-from simplex_jax.evaluate import to_arviz
-from simplex_jax.runtime.checkpoint import CheckpointError
+from simplex_jax._src import models
+from simplex_jax._src.cli import fit, main
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.evaluate import to_arviz
+from simplex_jax._src.runtime.checkpoint import CheckpointError
 
 COUNTS = sp.csr_array(np.array([[5, 4, 0, 1], [4, 6, 0, 0], [0, 0, 7, 3], [6, 3, 1, 0]] * 6))
 OPTIONS = {"steps": 40, "eval_every": 4, "chains": 2, "seed": 2, "keep_samples": 3, "holdout": 4}
@@ -31,8 +30,10 @@ def unigrams():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(models, "__path__", [*models.__path__, str(TESTS / "support")])
         patch.setitem(models.NAMES, "unigrams", "Find kinds of documents, and use them.")
-        yield importlib.import_module("simplex_jax.models.unigrams")
-    for name in [name for name in sys.modules if name.startswith("simplex_jax.models.unigrams")]:
+        yield importlib.import_module("simplex_jax._src.models.unigrams")
+    for name in [
+        name for name in sys.modules if name.startswith("simplex_jax._src.models.unigrams")
+    ]:
         del sys.modules[name]
     del models.unigrams
 
@@ -40,11 +41,6 @@ def unigrams():
 @pytest.fixture(scope="module")
 def fitted(unigrams):
     return unigrams.fit(from_counts(COUNTS, ["oak", "elm", "sun", "moon"]), 2, **OPTIONS)
-
-
-def test_it_is_an_attribute_of_the_package(unigrams):
-    assert simplex_jax.unigrams is unigrams
-    assert "unigrams" in dir(simplex_jax)
 
 
 def test_its_options_are_settled(unigrams):
@@ -62,7 +58,7 @@ def test_a_fit_finds_the_kinds(fitted):
     assert fitted.metrics[-1]["log_density"] > 10 * np.log(1 / 4)
     assert fitted.corpus["held_out"] == 4
     assert fitted.kept["topics"].shape == (3, 2, 2, 4)
-    assert {"topics", "shares"} == set(to_arviz.from_fit(fitted)["posterior"].data_vars)
+    assert {"topics", "shares"} == set(to_arviz.to_arviz(fitted)["posterior"].data_vars)
 
 
 def test_transform_takes_documents_of_any_vocabulary(fitted):
@@ -119,7 +115,7 @@ def test_the_commands(tmp_path, monkeypatch):
 
 
 def test_the_estimator(unigrams, tmp_path):
-    estimator = importlib.import_module("simplex_jax.models.unigrams.estimator").Unigrams
+    estimator = importlib.import_module("simplex_jax._src.models.unigrams.estimator").Unigrams
     model = estimator(2, passes=40, n_chains=2, random_state=2)
     shares = clone(model).fit_transform(COUNTS)
     core = unigrams.fit(COUNTS, 2, passes=40, chains=2, seed=2)

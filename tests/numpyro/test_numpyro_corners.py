@@ -16,7 +16,7 @@ from support import numpyro_cases as cases
 from support.marks import slow_but
 from support.statistics_checks import family, mean_z
 
-from simplex_jax.numpyro_kernels import (
+from simplex_jax._src.numpyro import (
     SCIR,
     SGMCMC,
     GammaReference,
@@ -26,7 +26,7 @@ from simplex_jax.numpyro_kernels import (
     reference,
     simplex_moves,
 )
-from simplex_jax.samplers import barker, scir
+from simplex_jax._src.samplers import barker, scir
 
 SEEN = jnp.array([2.0, 1.0, 0.0])
 PARTS = np.array([[0.5, 1.0, 2.0], [4.0, 1.0, 0.3]])

@@ -10,9 +10,9 @@ from numpyro.contrib.control_flow import scan
 from numpyro.infer import MCMC, NUTS, Predictive, init_to_feasible, init_to_mean
 from numpyro.infer.util import initialize_model, log_density
 
-from simplex_jax.geometry import von_mises_fisher as vmf
-from simplex_jax.numpyro_distributions import VonMisesFisher, VonMisesFisherReparam
-from simplex_jax.numpyro_kernels import WordCounts
+from simplex_jax._src.geometry import von_mises_fisher as vmf
+from simplex_jax._src.numpyro import WordCounts
+from simplex_jax._src.numpyro.distributions import VonMisesFisher, VonMisesFisherReparam
 
 MEANS = jnp.array([[0.6, 0.0, 0.8], [0.0, 1.0, 0.0]])
 K = jnp.array([3.0, 400.0])

@@ -12,10 +12,10 @@ from numpyro.infer import MCMC, NUTS
 from scipy import stats
 from support import numpyro_cases as cases
 
-from simplex_jax.numpyro_distributions import LogDirichlet
-from simplex_jax.numpyro_kernels import SCIR, SGMCMC, floors, sites
-from simplex_jax.numpyro_kernels.density import Target
-from simplex_jax.samplers import scir, sgld
+from simplex_jax._src.numpyro import SCIR, SGMCMC, floors, sites
+from simplex_jax._src.numpyro.density import Target
+from simplex_jax._src.numpyro.distributions import LogDirichlet
+from simplex_jax._src.samplers import scir, sgld
 
 gibbs = pytest.importorskip(
     "numpyro.infer.gibbs", reason="the composable Gibbs kernel came with numpyro 0.22"

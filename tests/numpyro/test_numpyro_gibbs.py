@@ -13,9 +13,9 @@ from numpyro.infer import MCMC, NUTS
 from scipy import stats
 from support import numpyro_cases as cases
 
-from simplex_jax.numpyro_distributions import LogDirichlet
-from simplex_jax.numpyro_kernels import SCIR, SGMCMC
-from simplex_jax.samplers import sgld
+from simplex_jax._src.numpyro import SCIR, SGMCMC
+from simplex_jax._src.numpyro.distributions import LogDirichlet
+from simplex_jax._src.samplers import sgld
 
 gibbs = pytest.importorskip(
     "numpyro.infer.gibbs", reason="the composable Gibbs kernel came with numpyro 0.22"

@@ -16,10 +16,10 @@ import numpyro.distributions as dist
 import pytest
 from support import numpyro_cases as cases
 
-from simplex_jax import estimators
-from simplex_jax.numpyro_distributions import VonMisesFisher
-from simplex_jax.numpyro_kernels import SGMCMC, Sampler, inflation_rules, inflations
-from simplex_jax.samplers import (
+from simplex_jax._src import estimators
+from simplex_jax._src.numpyro import SGMCMC, Sampler, inflation_rules, inflations
+from simplex_jax._src.numpyro.distributions import VonMisesFisher
+from simplex_jax._src.samplers import (
     gsgnht,
     reflected_cir,
     rld,

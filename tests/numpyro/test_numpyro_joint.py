@@ -24,9 +24,9 @@ from scipy import special, stats
 from support import statistics_checks as checks
 from support import tiny_lda
 
-from simplex_jax.numpyro_distributions import LogDirichlet
-from simplex_jax.numpyro_kernels import SCIR, GammaReference, density, moves, rows, scir, sites
-from simplex_jax.numpyro_kernels import reference as references
+from simplex_jax._src.numpyro import SCIR, GammaReference, density, moves, rows, scir, sites
+from simplex_jax._src.numpyro import reference as references
+from simplex_jax._src.numpyro.distributions import LogDirichlet
 
 SIZE = 3
 CHAINS, STEPS = 20_000, 10

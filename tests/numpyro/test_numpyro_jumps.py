@@ -18,7 +18,7 @@ from scipy import stats
 from support import numpyro_cases as cases
 from support.statistics_checks import dkwm, family, mean_z, variance_z
 
-from simplex_jax.numpyro_kernels import SCIR, rounding
+from simplex_jax._src.numpyro import SCIR, rounding
 
 
 def ordered():

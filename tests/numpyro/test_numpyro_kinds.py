@@ -18,20 +18,10 @@ from numpyro.infer import MCMC
 from support import numpyro_cases as cases
 from support.statistics_checks import family, mean_z
 
-from simplex_jax.geometry import convex, mirror
-from simplex_jax.numpyro_distributions import VonMisesFisher
-from simplex_jax.numpyro_kernels import SCIR, SGMCMC
-from simplex_jax.samplers import (
-    mld,
-    myula,
-    plmc,
-    recipe,
-    sggmc,
-    sghmc,
-    sgnht,
-    sgrhmc,
-    sgrld,
-)
+from simplex_jax._src.geometry import convex, mirror
+from simplex_jax._src.numpyro import SCIR, SGMCMC
+from simplex_jax._src.numpyro.distributions import VonMisesFisher
+from simplex_jax._src.samplers import mld, myula, plmc, recipe, sggmc, sghmc, sgnht, sgrhmc, sgrld
 
 ROWS = jnp.linspace(-0.1, 0.7, 20)
 TOTAL = 6.0

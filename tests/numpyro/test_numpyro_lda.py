@@ -19,8 +19,8 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 from support.numpyro_lda import block, documents_of, kept_in, swept_with, words_of
 
-from simplex_jax.corpus import from_counts
-from simplex_jax.numpyro_kernels import TopicCounts, WordCounts, lda_counts, sites
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.numpyro import TopicCounts, WordCounts, lda_counts, sites
 
 ENGINES = ("native", "xla")
 PHI = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])

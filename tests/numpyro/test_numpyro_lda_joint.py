@@ -30,7 +30,7 @@ from support.numpyro_lda import (
     words_of,
 )
 
-from simplex_jax.numpyro_kernels import SCIR, LDAGibbs, sites
+from simplex_jax._src.numpyro import SCIR, LDAGibbs, sites
 
 pytestmark = pytest.mark.slow
 

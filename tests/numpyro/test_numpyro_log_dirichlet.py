@@ -10,7 +10,7 @@ from numpyro.distributions import biject_to
 from numpyro.infer import MCMC, NUTS
 from scipy import special
 
-from simplex_jax.numpyro_distributions import LogDirichlet, LogRatioTransform, log_simplex
+from simplex_jax._src.numpyro.distributions import LogDirichlet, LogRatioTransform, log_simplex
 
 ALPHA = jnp.array([[0.3, 2.0, 1.0, 0.7], [4.0, 0.5, 1.5, 1.0]])
 

@@ -16,8 +16,8 @@ import pytest
 from numpyro.infer import MCMC
 from support import numpyro_cases as cases
 
-from simplex_jax.numpyro_kernels import SCIR, SGMCMC, density, minibatches, sites
-from simplex_jax.samplers import sgld
+from simplex_jax._src.numpyro import SCIR, SGMCMC, density, minibatches, sites
+from simplex_jax._src.samplers import sgld
 
 CHAINS = 1500
 LABELS = jnp.repeat(jnp.arange(3), jnp.array([120, 60, 20]))

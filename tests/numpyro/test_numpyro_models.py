@@ -13,7 +13,7 @@ from scipy import stats
 from support.paths import BENCHMARKS
 from support.statistics_checks import family
 
-from simplex_jax.numpyro_kernels import density
+from simplex_jax._src.numpyro import density
 
 pytestmark = pytest.mark.slow
 

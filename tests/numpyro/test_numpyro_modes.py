@@ -12,9 +12,9 @@ from numpyro import handlers
 from numpyro.infer import MCMC, NUTS
 from support import numpyro_cases as cases
 
-from simplex_jax.numpyro_distributions import LogDirichlet
-from simplex_jax.numpyro_kernels import SCIR, SGMCMC, GammaReference
-from simplex_jax.samplers import barker, scir, sgld, sgnht, sgrld
+from simplex_jax._src.numpyro import SCIR, SGMCMC, GammaReference
+from simplex_jax._src.numpyro.distributions import LogDirichlet
+from simplex_jax._src.samplers import barker, scir, sgld, sgnht, sgrld
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from jax.scipy.special import digamma, gammaln
 from scipy import special
 from support.marks import slow_but
 
-from simplex_jax import draws
-from simplex_jax.numpyro_kernels import density, gamma_moves, simplex_moves, sites
+from simplex_jax._src import draws
+from simplex_jax._src.numpyro import density, gamma_moves, simplex_moves, sites
 
 
 def in_double(move, alpha, total, a, a_there, step):

@@ -16,8 +16,8 @@ from support import numpyro_cases as cases
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax.numpyro_distributions import LogDirichlet, VonMisesFisher
-from simplex_jax.numpyro_kernels import SCIR, GammaReference, learn_reference, reference, sites
+from simplex_jax._src.numpyro import SCIR, GammaReference, learn_reference, reference, sites
+from simplex_jax._src.numpyro.distributions import LogDirichlet, VonMisesFisher
 
 COUNTS = np.array([3, 0, 0, 1, 0])
 SPARSE = 0.01

@@ -9,8 +9,8 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.handlers import reparam
 
-from simplex_jax.numpyro_kernels import SCIR, SGMCMC, GammaReference
-from simplex_jax.samplers import barker
+from simplex_jax._src.numpyro import SCIR, SGMCMC, GammaReference
+from simplex_jax._src.samplers import barker
 
 
 def first(model, *args, kernel=None):

@@ -10,7 +10,7 @@ from scipy import stats
 from support import numpyro_cases as cases
 from support.statistics_checks import dkwm, family, mean_z, variance_z
 
-from simplex_jax.numpyro_kernels import SCIR, gamma_moves, moves, simplex_moves
+from simplex_jax._src.numpyro import SCIR, gamma_moves, moves, simplex_moves
 
 X = jnp.asarray(cases.POINTS, jnp.float32)
 Y = np.array([3, 0])

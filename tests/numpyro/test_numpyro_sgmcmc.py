@@ -12,9 +12,9 @@ from scipy import stats
 from support import numpyro_cases as cases
 from support.statistics_checks import family, mean_z, variance_z
 
-from simplex_jax.numpyro_distributions import VonMisesFisher
-from simplex_jax.numpyro_kernels import SGMCMC
-from simplex_jax.samplers import barker, gsgnht, reflected_cir, scir, sgld, sgrld, smld
+from simplex_jax._src.numpyro import SGMCMC
+from simplex_jax._src.numpyro.distributions import VonMisesFisher
+from simplex_jax._src.samplers import barker, gsgnht, reflected_cir, scir, sgld, sgrld, smld
 
 pytestmark = pytest.mark.slow
 

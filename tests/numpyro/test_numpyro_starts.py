@@ -10,8 +10,8 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer import MCMC, NUTS, init_to_value
 
-from simplex_jax.numpyro_kernels import SCIR, SGMCMC, sites
-from simplex_jax.samplers import sgld, sgrld
+from simplex_jax._src.numpyro import SCIR, SGMCMC, sites
+from simplex_jax._src.samplers import sgld, sgrld
 
 X = jnp.array([1.0, 2.0, 3.0])
 SGLD, SGRLD = partial(sgld.build, step_size=1e-3), partial(sgrld.build, step_size=1e-3)

@@ -17,10 +17,10 @@ from support import numpyro_cases as cases
 from support.marks import slow_but
 from support.statistics_checks import family
 
-from simplex_jax import samplers
-from simplex_jax.numpyro_distributions import VonMisesFisher
-from simplex_jax.numpyro_kernels import SCIR, SGMCMC, Sampler, charts, density
-from simplex_jax.samplers import barker, gbm, gmc, gsgnht, mld, sgld, sgrld
+from simplex_jax._src import samplers
+from simplex_jax._src.numpyro import SCIR, SGMCMC, Sampler, charts, density
+from simplex_jax._src.numpyro.distributions import VonMisesFisher
+from simplex_jax._src.samplers import barker, gbm, gmc, gsgnht, mld, sgld, sgrld
 
 X = jnp.asarray(cases.POINTS, jnp.float32)
 LABELS = jnp.array([0, 0, 1])

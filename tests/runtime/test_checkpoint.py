@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from simplex_jax.runtime.checkpoint import (
+from simplex_jax._src.runtime.checkpoint import (
     ANY,
     MAPPED,
     CheckpointError,
@@ -297,7 +297,7 @@ DEVICES = """
 import sys
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from simplex_jax.runtime.checkpoint import Store
+from simplex_jax._src.runtime.checkpoint import Store
 
 def sharded(count, array):
     mesh = jax.make_mesh((count,), ("rows",), devices=jax.devices()[:count])
@@ -332,7 +332,7 @@ def test_it_is_quiet_light_and_leaves_nothing_behind(tmp_path):
         "import sys, logging, threading, warnings\n"
         "warnings.simplefilter('error')\n"
         "import numpy as np\n"
-        "from simplex_jax.runtime.checkpoint import Store\n"
+        "from simplex_jax._src.runtime.checkpoint import Store\n"
         "store = Store(sys.argv[1])\n"
         "store.save(1, {'x': np.arange(5)}, {})\n"
         "store.latest({'x': np.arange(5)}, {})\n"

@@ -14,7 +14,7 @@ from support import crash_runs
 from support.marks import slow_but
 from support.paths import ROOT
 
-from simplex_jax.runtime.checkpoint import CheckpointError, Store
+from simplex_jax._src.runtime.checkpoint import CheckpointError, Store
 
 LIKE = crash_runs.tree(0)
 
@@ -120,7 +120,7 @@ SMALL_DISK = """
 mount -t tmpfs -o size=200k none "$1" && exec "$2" -c '
 import os, subprocess, sys
 import numpy as np
-from simplex_jax.runtime.checkpoint import CheckpointError, Store
+from simplex_jax._src.runtime.checkpoint import CheckpointError, Store
 store = Store(sys.argv[1] + "/run")
 small, large = ({str(i): np.ones(100 * n) for i in range(9)} for n in (1, 60))
 store.save(1, small, {})

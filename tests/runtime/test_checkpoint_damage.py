@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simplex_jax.runtime import output
-from simplex_jax.runtime.checkpoint import CheckpointError, CheckpointWarning, Store
+from simplex_jax._src.runtime import output
+from simplex_jax._src.runtime.checkpoint import CheckpointError, CheckpointWarning, Store
 
 LIKE = {"x": np.zeros(40, np.float32), "labels": np.zeros(30, np.uint8), "note": ""}
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simplex_jax.runtime import contents, directory, lock, output
-from simplex_jax.runtime.checkpoint import Store
+from simplex_jax._src.runtime import contents, directory, lock, output
+from simplex_jax._src.runtime.checkpoint import Store
 
 FILES = ["config.json", "metrics.jsonl", "topics.npz", "report.html"]
 CONFIG = {"command": "lda", "versions": {"simplex_jax": "0.1.0"}, "settings": {}}
@@ -174,7 +174,7 @@ def test_a_process_that_was_killed_before_a_result_blocks_nobody(tmp_path):
 def held_by_another(place):
     program = (
         "import sys, time\n"
-        "from simplex_jax.runtime import directory\n"
+        "from simplex_jax._src.runtime import directory\n"
         "config = {'command': 'lda', 'versions': {'simplex_jax': '0'}}\n"
         "with directory.claim(sys.argv[1], config, ['config.json', 'topics.npz']):\n"
         "    print('ready', flush=True)\n"

@@ -9,9 +9,9 @@ import pytest
 from support.cut_runs import look_after_every_step
 from support.marks import slow_but
 
-from simplex_jax import base, batches, estimators, gradients, schedules
-from simplex_jax.runtime import driver, hooks
-from simplex_jax.samplers import sgld, sgrld, smld
+from simplex_jax._src import base, batches, estimators, gradients, schedules
+from simplex_jax._src.runtime import driver, hooks
+from simplex_jax._src.samplers import sgld, sgrld, smld
 
 LABELS = np.array([0] * 8 + [1] + [3])
 KERNEL = smld.build(

@@ -83,7 +83,7 @@ def test_ctrl_c_at_random_moments(tmp_path, seed):
 def test_an_exception_that_is_lost_in_a_callback_is_raised_again():
     program = """
 import gc, os, signal, sys, time
-from simplex_jax.runtime.ending import Ending
+from simplex_jax._src.runtime.ending import Ending
 def callback(phase, info):
     if phase == "start" and not sent:
         sent.append(1)
@@ -115,7 +115,7 @@ finally:
     (tmp_path / "half_done.py").write_text(body)
     program = f"""
 import sys
-from simplex_jax.runtime.ending import Ending
+from simplex_jax._src.runtime.ending import Ending
 sys.path.insert(0, {str(tmp_path)!r})
 with Ending():
     if {importing}:
@@ -130,7 +130,7 @@ def test_a_crash_of_the_finalisation_is_not_reached():
     # As of JAX, ended in the middle of a compilation; what is done at the exit is done.
     program = """
 import atexit, os, signal
-from simplex_jax.runtime.ending import Ending
+from simplex_jax._src.runtime.ending import Ending
 class Crash:
     def __del__(self):
         os.abort()
@@ -145,7 +145,7 @@ with Ending():
 def test_the_second_signal_ends_at_once():
     program = """
 import signal
-from simplex_jax.runtime.ending import Ending
+from simplex_jax._src.runtime.ending import Ending
 with Ending():
     try:
         signal.raise_signal(signal.SIGINT)
@@ -159,7 +159,7 @@ with Ending():
 def test_after_the_end_and_where_it_is_ignored():
     program = """
 import signal, sys
-from simplex_jax.runtime.ending import Ending
+from simplex_jax._src.runtime.ending import Ending
 if sys.argv[1] == "ignored":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 with Ending():
@@ -179,7 +179,7 @@ def test_nothing_heavy_stands_before_the_handler():
 
 def test_the_package_gives_what_it_names():
     import simplex_jax
-    from simplex_jax.runtime import driver
+    from simplex_jax._src.runtime import driver
 
     assert simplex_jax.run is driver.run
     assert {"run", "__version__"} <= set(dir(simplex_jax))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from simplex_jax.runtime import hooks
+from simplex_jax._src.runtime import hooks
 
 
 def event(step, metrics, info=()):

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import pytest
 from support.cut_runs import look_after_every_step
 
-from simplex_jax import batches, estimators
-from simplex_jax.runtime import driver
-from simplex_jax.runtime.hooks import Hook
-from simplex_jax.runtime.interrupt import Interrupt
-from simplex_jax.samplers import smld
+from simplex_jax._src import batches, estimators
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.runtime.hooks import Hook
+from simplex_jax._src.runtime.interrupt import Interrupt
+from simplex_jax._src.samplers import smld
 
 BOTH = [signal.SIGINT, signal.SIGTERM]
 KERNEL = smld.build(estimators.categorical(10), 0.5, 0.02)
@@ -51,7 +51,7 @@ def test_the_second_signal_stops_at_once():
         assert handlers() == before
     program = (
         "import os, signal, time\n"
-        "from simplex_jax.runtime.interrupt import Interrupt\n"
+        "from simplex_jax._src.runtime.interrupt import Interrupt\n"
         "with Interrupt():\n"
         "    signal.raise_signal(signal.SIGINT)\n"
         "    signal.raise_signal(signal.SIGTERM)\n"

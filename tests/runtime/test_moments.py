@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from simplex_jax.runtime import moments
+from simplex_jax._src.runtime import moments
 
 
 def draws(seed, shape):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax.runtime import output
+from simplex_jax._src.runtime import output
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -90,7 +90,7 @@ def test_a_killed_process_keeps_the_old_file(tmp_path):
     output.write_text(path, "old")
     program = (
         "import os, sys\n"
-        "from simplex_jax.runtime import output\n"
+        "from simplex_jax._src.runtime import output\n"
         "with output.replacing(sys.argv[1]) as file:\n"
         "    file.write(b'half of the n')\n"
         "    file.flush()\n"

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 import pytest
 
-from simplex_jax.runtime import processes
+from simplex_jax._src.runtime import processes
 
 
 def test_one_process_agrees_with_itself():

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from simplex_jax.runtime import replicas
+from simplex_jax._src.runtime import replicas
 
 ONE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 OF_TWO = np.concatenate([np.arange(20), np.zeros(4)]).astype(np.int32).reshape(6, 4)

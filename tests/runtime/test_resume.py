@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from support.cut_runs import Cut, look_after_every_step
 
-from simplex_jax import batches, estimators
-from simplex_jax.runtime import driver, hooks
-from simplex_jax.runtime.checkpoint import ANY, CheckpointError, Saver, Store
-from simplex_jax.runtime.checkpoint import saver as saver_module
-from simplex_jax.samplers import scir
+from simplex_jax._src import batches, estimators
+from simplex_jax._src.runtime import driver, hooks
+from simplex_jax._src.runtime.checkpoint import ANY, CheckpointError, Saver, Store
+from simplex_jax._src.runtime.checkpoint import saver as saver_module
+from simplex_jax._src.samplers import scir
 
 STEPS, CHUNK = 200, 20
 ABOUT = {"alpha": 0.1, "step_size": 0.1}

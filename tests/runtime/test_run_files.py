@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from support.fits import assert_same, topic_fit
 
-from simplex_jax.corpus import from_counts
-from simplex_jax.evaluate.intervals import beta_interval
-from simplex_jax.models import lda
-from simplex_jax.models.lda import checks
-from simplex_jax.report.examples import representative
-from simplex_jax.runtime import directory, output
-from simplex_jax.runtime import saved as runs
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.evaluate.intervals import beta_interval
+from simplex_jax._src.models import lda
+from simplex_jax._src.models.lda import checks
+from simplex_jax._src.report.examples import representative
+from simplex_jax._src.runtime import directory, output
+from simplex_jax._src.runtime import saved as runs
 
 MEAN = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]], np.float32)
 COUNTS = [[5, 3, 0], [0, 1, 9], [0, 0, 0], [4, 4, 1]]

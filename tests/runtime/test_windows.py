@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from simplex_jax.runtime import gathering, windows
-from simplex_jax.runtime.checkpoint import CheckpointWarning
-from simplex_jax.runtime.hooks import Event
-from simplex_jax.runtime.moments import Moments
-from simplex_jax.runtime.sample_files import Folder
-from simplex_jax.runtime.windows import Place
+from simplex_jax._src.runtime import gathering, windows
+from simplex_jax._src.runtime.checkpoint import CheckpointWarning
+from simplex_jax._src.runtime.hooks import Event
+from simplex_jax._src.runtime.moments import Moments
+from simplex_jax._src.runtime.sample_files import Folder
+from simplex_jax._src.runtime.windows import Place
 
 
 def event(step, last=100, seconds=0.0, every=1):

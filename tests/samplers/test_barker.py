@@ -13,9 +13,9 @@ from support import convex_laws as laws
 from support import invariance
 from support import statistics_checks as checks
 
-from simplex_jax import gradients
-from simplex_jax.estimators import Estimator, no_memory
-from simplex_jax.samplers import barker, sgbd
+from simplex_jax._src import gradients
+from simplex_jax._src.estimators import Estimator, no_memory
+from simplex_jax._src.samplers import barker, sgbd
 
 A = np.array([0.7, 3.0])
 

@@ -11,8 +11,9 @@ import pytest
 from support.contracts import CASES, KERNELS
 
 import simplex_jax
-from simplex_jax import base, batches, step_sizes, to_blackjax
-from simplex_jax.samplers import barker
+from simplex_jax._src import base, batches, step_sizes
+from simplex_jax._src.runtime.to_blackjax import to_blackjax
+from simplex_jax._src.samplers import barker
 
 blackjax = pytest.importorskip("blackjax")
 STEPS = 5

@@ -14,10 +14,10 @@ from support import reference_laws
 from support import statistics_checks as checks
 from support.invariance import rejects
 
-from simplex_jax import batches, estimators, laws
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import cir
-from simplex_jax.samplers.positive import Evidence
+from simplex_jax._src import batches, estimators, laws
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import cir
+from simplex_jax._src.samplers.positive import Evidence
 
 # Batches are the evidence itself.
 GIVEN = estimators.Estimator(lambda key: (), lambda key, memory, position, batch: (batch, memory))

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax import base, batches, estimators, gradients
-from simplex_jax.draws import native
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import scir, sgld, sgrld, smld
+from simplex_jax._src import base, batches, estimators, gradients
+from simplex_jax._src.draws import native
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import scir, sgld, sgrld, smld
 
 LABELS = np.array([0] * 8 + [1] + [3])
 SAMPLERS = {

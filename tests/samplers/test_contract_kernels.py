@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from support.contracts import CASES, KERNELS, VARIANTS
 
-from simplex_jax import base, samplers
-from simplex_jax.runtime import driver
+from simplex_jax._src import base, samplers
+from simplex_jax._src.runtime import driver
 
 
 @pytest.fixture(

@@ -12,10 +12,10 @@ from scipy import special
 from support import statistics_checks as checks
 from support.invariance import rejects
 
-from simplex_jax import estimators, laws
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import gbm
-from simplex_jax.samplers.positive import LogEvidence
+from simplex_jax._src import estimators, laws
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import gbm
+from simplex_jax._src.samplers.positive import LogEvidence
 
 # Batches are the evidence itself.
 GIVEN = estimators.Estimator(lambda key: (), lambda key, memory, position, batch: (batch, memory))

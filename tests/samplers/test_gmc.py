@@ -16,8 +16,8 @@ from support import invariance
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax.geometry import manifolds
-from simplex_jax.samplers import gmc
+from simplex_jax._src.geometry import manifolds
+from simplex_jax._src.samplers import gmc
 
 ROWS = 10_000
 SAMPLES = 60_000

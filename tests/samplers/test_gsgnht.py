@@ -16,10 +16,10 @@ from support import geodesic_laws as laws
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import base, gradients
-from simplex_jax.geometry import manifolds
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import gsgnht
+from simplex_jax._src import base, gradients
+from simplex_jax._src.geometry import manifolds
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import gsgnht
 
 SPHERE = manifolds.sphere()
 

@@ -14,7 +14,7 @@ from scipy import stats
 from support import reference_laws
 from support import statistics_checks as checks
 
-from simplex_jax import draws, laws
+from simplex_jax._src import draws, laws
 
 THETA = 4.0
 SHAPES = np.array([0.3, 9.0, 2.0, 25.0])  # far from exchangeable

@@ -14,9 +14,9 @@ from support import invariance
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax.geometry import mirror
-from simplex_jax.geometry.parameterisations import REDUCED_NATURAL
-from simplex_jax.samplers import mamla, metropolis, proposals
+from simplex_jax._src.geometry import mirror
+from simplex_jax._src.geometry.parameterisations import REDUCED_NATURAL
+from simplex_jax._src.samplers import mamla, metropolis, proposals
 
 # Log density, mirror map, step size, draws and checks.
 TARGETS = {

@@ -14,8 +14,8 @@ from support import invariance
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax.geometry import metrics
-from simplex_jax.samplers import mapla, metropolis
+from simplex_jax._src.geometry import metrics
+from simplex_jax._src.samplers import mapla, metropolis
 
 
 def no_second_derivative(x):

@@ -14,10 +14,10 @@ from support import euler_laws
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import batches, gradients
-from simplex_jax.geometry import mirror
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import mld
+from simplex_jax._src import batches, gradients
+from simplex_jax._src.geometry import mirror
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import mld
 
 ROWS = 20_000
 STEP = 0.05

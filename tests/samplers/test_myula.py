@@ -14,10 +14,10 @@ from support import euler_laws
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import batches, gradients
-from simplex_jax.geometry import convex
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import myula, plmc
+from simplex_jax._src import batches, gradients
+from simplex_jax._src.geometry import convex
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import myula, plmc
 
 ROWS = 100_000
 

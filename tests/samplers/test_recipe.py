@@ -12,9 +12,9 @@ from scipy import special
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import base, batches, estimators, gradients
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import dynamics, recipe, sgnht
+from simplex_jax._src import base, batches, estimators, gradients
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import dynamics, recipe, sgnht
 
 # Batches are the gradient itself.
 GIVEN = estimators.Estimator(lambda key: (), lambda key, memory, position, batch: (batch, memory))

@@ -10,9 +10,9 @@ import pytest
 from support import statistics_checks as checks
 from support.euler_laws import folded_normal_checks
 
-from simplex_jax import batches, estimators
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import reflected_cir
+from simplex_jax._src import batches, estimators
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import reflected_cir
 
 # Batches are the counts themselves.
 GIVEN = estimators.Estimator(lambda key: (), lambda key, memory, position, batch: (batch, memory))

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from simplex_jax import batches, draws, estimators
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import scir
+from simplex_jax._src import batches, draws, estimators
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import scir
 
 DATA = np.array([0, 0, 0, 0, 0, 1])
 ALPHA = 0.2

@@ -17,9 +17,9 @@ from support import mixture_target as mixture
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import batches, estimators, gradients
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import proposals, rld
+from simplex_jax._src import batches, estimators, gradients
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import proposals, rld
 
 # Batches are the counts themselves: one row of data.
 GIVEN = estimators.Estimator(

@@ -18,8 +18,8 @@ from support import mixture_target as mixture
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import base, gradients
-from simplex_jax.samplers import proposals, rld
+from simplex_jax._src import base, gradients
+from simplex_jax._src.samplers import proposals, rld
 
 
 class Posterior(NamedTuple):

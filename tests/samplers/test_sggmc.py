@@ -17,10 +17,10 @@ from support import geodesic_laws as laws
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import base, batches, estimators, gradients
-from simplex_jax.geometry import manifolds
-from simplex_jax.runtime import driver, hooks
-from simplex_jax.samplers import geodesic, sggmc
+from simplex_jax._src import base, batches, estimators, gradients
+from simplex_jax._src.geometry import manifolds
+from simplex_jax._src.runtime import driver, hooks
+from simplex_jax._src.samplers import geodesic, sggmc
 
 # Batches are the gradient itself.
 GIVEN = estimators.Estimator(lambda key: (), lambda key, memory, position, batch: (batch, memory))

@@ -11,9 +11,9 @@ import pytest
 from scipy import special
 from support import statistics_checks as checks
 
-from simplex_jax import batches, estimators, gradients
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import sghmc
+from simplex_jax._src import batches, estimators, gradients
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import sghmc
 
 # Batches are the gradient itself.
 GIVEN = estimators.Estimator(lambda key: (), lambda key, memory, position, batch: (batch, memory))

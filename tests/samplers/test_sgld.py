@@ -11,9 +11,9 @@ import pytest
 from scipy import special
 from support import statistics_checks as checks
 
-from simplex_jax import base, batches, estimators, gradients
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import sgld
+from simplex_jax._src import base, batches, estimators, gradients
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import sgld
 
 # Batches are the gradients themselves.
 GIVEN = estimators.Estimator(lambda key: (), lambda key, memory, position, batch: (batch, memory))

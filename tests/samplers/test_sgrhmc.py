@@ -14,9 +14,9 @@ from scipy import integrate, special, stats
 from support import invariance
 from support import statistics_checks as checks
 
-from simplex_jax import batches, estimators
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import dynamics, sgrhmc
+from simplex_jax._src import batches, estimators
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import dynamics, sgrhmc
 
 # Batches are the counts themselves.
 GIVEN = estimators.Estimator(lambda key: (), lambda key, memory, position, batch: (batch, memory))

@@ -11,9 +11,9 @@ from scipy import special
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import batches, estimators
-from simplex_jax.runtime import driver
-from simplex_jax.samplers import smld
+from simplex_jax._src import batches, estimators
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.samplers import smld
 
 # Batches are the counts themselves.
 GIVEN = estimators.Estimator(lambda key: (), lambda key, memory, position, batch: (batch, memory))

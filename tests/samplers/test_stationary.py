@@ -16,10 +16,10 @@ import pytest
 from scipy import special, stats
 from support import statistics_checks as checks
 
-from simplex_jax import base, estimators, samplers
-from simplex_jax.geometry import manifolds, mirror
-from simplex_jax.samplers import barker, cir, euler, gbm, gmc, mamla, mapla, rld, scir
-from simplex_jax.samplers.positive import Evidence, LogEvidence
+from simplex_jax._src import base, estimators, samplers
+from simplex_jax._src.geometry import manifolds, mirror
+from simplex_jax._src.samplers import barker, cir, euler, gbm, gmc, mamla, mapla, rld, scir
+from simplex_jax._src.samplers.positive import Evidence, LogEvidence
 
 # Their bias is stated in their `build` or in docs/which_sampler.md, and tested in files of their
 # own; `rld` is exact with `metropolis`, and is below.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax import base, batches, estimators, gradients, laws, step_sizes
+from simplex_jax._src import base, batches, estimators, gradients, laws, step_sizes
 
 
 def test_inflation_is_as_asked_where_it_is_largest():

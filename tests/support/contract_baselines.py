@@ -5,7 +5,7 @@ import functools
 import jax.numpy as jnp
 from baselines import hybrid, online_vb, scvb0
 
-from simplex_jax.corpus import device
+from simplex_jax._src.corpus import device
 from support import tiny_lda
 from support.contract_case import Case
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from simplex_jax import base, batches
+from simplex_jax._src import base, batches
 
 
 class Case(NamedTuple):

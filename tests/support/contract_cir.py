@@ -5,9 +5,9 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax import batches, estimators
-from simplex_jax.samplers import cir, gbm, reflected_cir, scir, sgrld
-from simplex_jax.samplers.positive import Evidence, LogEvidence
+from simplex_jax._src import batches, estimators
+from simplex_jax._src.samplers import cir, gbm, reflected_cir, scir, sgrld
+from simplex_jax._src.samplers.positive import Evidence, LogEvidence
 from support.contract_case import Case
 
 LABELS = np.array([0] * 8 + [1] + [3])

@@ -5,9 +5,9 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax import batches, gradients
-from simplex_jax.geometry import manifolds
-from simplex_jax.samplers import gmc, gsgnht, sggmc
+from simplex_jax._src import batches, gradients
+from simplex_jax._src.geometry import manifolds
+from simplex_jax._src.samplers import gmc, gsgnht, sggmc
 from support.contract_case import Case
 
 DATA = np.linspace(-1.0, 2.0, 12).astype(np.float32)

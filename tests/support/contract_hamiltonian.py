@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax import batches, estimators, gradients
-from simplex_jax.samplers import recipe, sghmc, sgnht, sgrhmc
+from simplex_jax._src import batches, estimators, gradients
+from simplex_jax._src.samplers import recipe, sghmc, sgnht, sgrhmc
 from support.contract_case import Case
 
 DATA = np.linspace(-1.0, 2.0, 12).astype(np.float32)

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax import batches, estimators, gradients
-from simplex_jax.geometry import convex, mirror
-from simplex_jax.samplers import mamla, mapla, mld, myula, plmc, smld
+from simplex_jax._src import batches, estimators, gradients
+from simplex_jax._src.geometry import convex, mirror
+from simplex_jax._src.samplers import mamla, mapla, mld, myula, plmc, smld
 from support.contract_case import Case
 
 LABELS = np.array([0] * 8 + [1] + [3])

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax.models.sam import model, sparse, variational
+from simplex_jax._src.models.sam import model, sparse, variational
 from support.contract_case import Case
 
 

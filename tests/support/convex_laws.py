@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special, stats
 
-from simplex_jax import base
+from simplex_jax._src import base
 from support import statistics_checks as checks
 
 ROWS, SAMPLES, UPDATES = 20_000, 40_000, 6

@@ -22,10 +22,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax import batches, estimators
-from simplex_jax.runtime import checkpoint, driver
-from simplex_jax.runtime.interrupt import Interrupt
-from simplex_jax.samplers import smld
+from simplex_jax._src import batches, estimators
+from simplex_jax._src.runtime import checkpoint, driver
+from simplex_jax._src.runtime.interrupt import Interrupt
+from simplex_jax._src.samplers import smld
 
 ABOUT = {"alpha": 0.1, "size": 500}
 STEPS, CHUNK = 800, 40

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from simplex_jax.runtime import driver
-from simplex_jax.runtime.hooks import Event, Hook, MetricsLog
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.runtime.hooks import Event, Hook, MetricsLog
 
 
 class Cut(Hook):

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special, stats
 
-from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm.families.diagonal_gaussian import DiagonalNormals
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm.families.diagonal_gaussian import DiagonalNormals
 from support import statistics_checks as checks
 
 NAMES = ("diagonal_gaussian", "poisson", "product")

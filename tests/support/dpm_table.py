@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simplex_jax.models.dpm import columns
+from simplex_jax._src.models.dpm import columns
 
 KINDS = {"visits": "count"}
 GROUPS = np.repeat([0, 1], [32, 20])

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax import draws
+from simplex_jax._src import draws
 
 
 class Case(NamedTuple):

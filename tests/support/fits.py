@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from simplex_jax.models import lda
+from simplex_jax._src.models import lda
 
 _CLOCK = ("seconds", "tokens_per_second", "documents_per_second", "rows_per_second")
 

@@ -12,7 +12,7 @@ import zipfile
 
 import numpy as np
 
-from simplex_jax.corpus import MAX_COUNT, TextOptions
+from simplex_jax._src.corpus import MAX_COUNT, TextOptions
 
 HEADER = "2\n3\n2\n"
 BAG = HEADER + "1 1 1\n2 2 2\n"

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from simplex_jax.corpus import MAX_COUNT, from_counts, store
+from simplex_jax._src.corpus import MAX_COUNT, from_counts, store
 from support.malformed_files import CASES, EVERY_WORD, case, other
 
 BANNER = "%%MatrixMarket matrix coordinate integer general\n"

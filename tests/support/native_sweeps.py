@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from simplex_jax.models.topics.native import calls
-from simplex_jax.models.topics.native.library import LIBRARY
+from simplex_jax._src.models.topics.native import calls
+from simplex_jax._src.models.topics.native.library import LIBRARY
 from support import native_code
 
 

@@ -12,7 +12,7 @@ from numpyro.contrib.control_flow import scan
 from numpyro.infer import MCMC
 from scipy import special, stats
 
-from simplex_jax.numpyro_distributions import LogDirichlet
+from simplex_jax._src.numpyro.distributions import LogDirichlet
 
 LABELS = jnp.array([0] * 12 + [1] * 5 + [2])
 POINTS = np.random.default_rng(5).normal(size=30) + np.where(np.arange(30) < 22, -1.0, 0.5)

@@ -3,8 +3,8 @@
 import numpyro
 import pytest
 
-from simplex_jax.models.topics import collapsed, engine
-from simplex_jax.numpyro_kernels import LDAGibbs, TopicCounts, WordCounts, lda_labels
+from simplex_jax._src.models.topics import collapsed, engine
+from simplex_jax._src.numpyro import LDAGibbs, TopicCounts, WordCounts, lda_labels
 from support import tiny_lda
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from support.cut_runs import Cut, look_after_every_step
 
-from simplex_jax import dpm
-from simplex_jax.base import bind
-from simplex_jax.corpus import from_counts
-from simplex_jax.corpus.categories import Categories
-from simplex_jax.models.dpm import checks, clusters, data, families, fitting, model, starts
-from simplex_jax.models.dpm.variables import Variables
-from simplex_jax.runtime.checkpoint import CheckpointError
+from simplex_jax._src.base import bind
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.corpus.categories import Categories
+from simplex_jax._src.models import dpm
+from simplex_jax._src.models.dpm import checks, clusters, data, families, fitting, model, starts
+from simplex_jax._src.models.dpm.variables import Variables
+from simplex_jax._src.runtime.checkpoint import CheckpointError
 
 # Three groups of rows, each with two words of its own; one row without a word.
 GROUPS = np.repeat(np.arange(3), [20, 14, 8])

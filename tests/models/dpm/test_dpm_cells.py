@@ -13,9 +13,9 @@ from support import dpm_cells
 from support import statistics_checks as checks
 from support.dpm_cells import NAMES, N, data, make, some_atoms
 
-from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm.families.diagonal_gaussian import DiagonalNormals
-from simplex_jax.models.dpm.families.poisson import Counted
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm.families.diagonal_gaussian import DiagonalNormals
+from simplex_jax._src.models.dpm.families.poisson import Counted
 
 DRAWS = 20_000
 

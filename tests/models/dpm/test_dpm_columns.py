@@ -11,8 +11,16 @@ import pytest
 from scipy import stats
 from support.dpm_table import CELLS, FOUND, KINDS, NEW, TABLE
 
-from simplex_jax import dpm
-from simplex_jax.models.dpm import cells, columns, estimates, families, report, tables, variables
+from simplex_jax._src.models import dpm
+from simplex_jax._src.models.dpm import (
+    cells,
+    columns,
+    estimates,
+    families,
+    report,
+    tables,
+    variables,
+)
 
 
 def test_the_kinds_of_columns():

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax.models import dpm
-from simplex_jax.models.dpm import cost, families
+from simplex_jax._src.models import dpm
+from simplex_jax._src.models.dpm import cost, families
 
 
 def rows_of(n, p):

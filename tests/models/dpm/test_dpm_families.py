@@ -16,12 +16,12 @@ from support import dpm_cells
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax.draws import von_mises_fisher as directions
-from simplex_jax.geometry.rising import log_rising
-from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm.families import triangular
-from simplex_jax.models.dpm.families.gaussian import Normals
-from simplex_jax.models.dpm.families.von_mises_fisher import Directions, Resultants
+from simplex_jax._src.draws import von_mises_fisher as directions
+from simplex_jax._src.geometry.rising import log_rising
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm.families import triangular
+from simplex_jax._src.models.dpm.families.gaussian import Normals
+from simplex_jax._src.models.dpm.families.von_mises_fisher import Directions, Resultants
 
 SCALE = np.array([[2.0, 0.6], [0.6, 0.5]])
 GRID = np.array([0.5, 3.0, 20.0])

@@ -6,12 +6,12 @@ import chex
 import numpy as np
 import pytest
 
-from simplex_jax import dpm
-from simplex_jax.corpus import from_counts
-from simplex_jax.corpus.categories import Categories
-from simplex_jax.models.dpm import families, variables
-from simplex_jax.models.dpm import report as dp_report
-from simplex_jax.models.dpm.variables import Variables
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.corpus.categories import Categories
+from simplex_jax._src.models import dpm
+from simplex_jax._src.models.dpm import families, variables
+from simplex_jax._src.models.dpm import report as dp_report
+from simplex_jax._src.models.dpm.variables import Variables
 
 # The rows of test_dpm: three groups, each with two words of its own, and one row without a word.
 COUNTS = np.kron(np.eye(3, dtype=int), [4, 3])[np.repeat(np.arange(3), [20, 14, 8])]

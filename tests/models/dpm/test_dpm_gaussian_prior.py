@@ -11,10 +11,10 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
-from simplex_jax.models.dpm import families, starts
-from simplex_jax.models.dpm.families import gaussian_prior
-from simplex_jax.models.dpm.families.gaussian_prior import Prior, prior_of
-from simplex_jax.scikit import DirichletProcessMixture
+from simplex_jax._src.models.dpm import families, starts
+from simplex_jax._src.models.dpm.families import gaussian_prior
+from simplex_jax._src.models.dpm.families.gaussian_prior import Prior, prior_of
+from simplex_jax.sklearn import DirichletProcessMixture
 
 KINDS = ("spherical", "correlated", "each its own", "widths")
 

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax import run
-from simplex_jax.base import Kernel, bind
-from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dpm_mixture
-from simplex_jax.runtime import checkpoint
+from simplex_jax._src.base import Kernel, bind
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm import model as dpm_mixture
+from simplex_jax._src.runtime import checkpoint
+from simplex_jax._src.runtime.driver import run
 
 RNG = np.random.default_rng(1)
 ROWS = families.multinomial_rows(RNG.multinomial(4, RNG.dirichlet(np.full(5, 0.3), 120)))

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from support import statistics_checks as checks
 
-from simplex_jax import draws
-from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dpm_mixture
-from simplex_jax.models.dpm import state as dp_state
-from simplex_jax.models.dpm import step as dp_step
+from simplex_jax._src import draws
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm import model as dpm_mixture
+from simplex_jax._src.models.dpm import state as dp_state
+from simplex_jax._src.models.dpm import step as dp_step
 
 N, CAPACITY, CHAINS, TURNS = 6, 48, 4000, 5
 PRIOR = dpm_mixture.Gamma(3.0, 4.0)

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax import dpm
-from simplex_jax.models.dpm import data, families
-from simplex_jax.runtime import devices
+from simplex_jax._src.models import dpm
+from simplex_jax._src.models.dpm import data, families
+from simplex_jax._src.runtime import devices
 
 
 def points(rows: int, columns: int) -> np.ndarray:
@@ -87,7 +87,7 @@ def test_chosen_rows_are_those_that_are_taken() -> None:
 def test_bad_rows_are_named_by_their_place_in_the_table(
     place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module("simplex_jax.models.dpm.families.rows")
+    module = importlib.import_module("simplex_jax._src.models.dpm.families.rows")
     monkeypatch.setattr(module, "_BLOCK", 4)  # two rows at a time
     rows = np.array([[1, 0]] * 5, np.float32)
     entry, row = rf"rows\[{place}, 1\]", rf"rows\[{place}\]"

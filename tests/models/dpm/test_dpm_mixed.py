@@ -11,14 +11,14 @@ from click.testing import CliRunner
 from support.cut_runs import Cut, look_after_every_step
 from support.dpm_table import CELLS, FOUND, GROUPS, KINDS, NEW, TABLE
 
-from simplex_jax import dpm
-from simplex_jax.cli import main
-from simplex_jax.corpus import from_counts
-from simplex_jax.models.dpm import checks
-from simplex_jax.models.dpm.columns import Columns
-from simplex_jax.runtime.checkpoint import CheckpointError
-from simplex_jax.runtime.saved import RunError
-from simplex_jax.scikit import DirichletProcessMixture
+from simplex_jax._src.cli import main
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.models import dpm
+from simplex_jax._src.models.dpm import checks
+from simplex_jax._src.models.dpm.columns import Columns
+from simplex_jax._src.runtime.checkpoint import CheckpointError
+from simplex_jax._src.runtime.saved import RunError
+from simplex_jax.sklearn import DirichletProcessMixture
 
 OPTIONS = {"steps": 60, "eval_every": 5, "initial_clusters": 4, "seed": 2, "keep_samples": 6}
 

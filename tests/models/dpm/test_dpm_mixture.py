@@ -15,10 +15,10 @@ from scipy import special
 from support import statistics_checks as checks
 from support import tiny_dpm
 
-from simplex_jax import run
-from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm import model as dpm_mixture
-from simplex_jax.models.dpm.state import Totals
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm import model as dpm_mixture
+from simplex_jax._src.models.dpm.state import Totals
+from simplex_jax._src.runtime.driver import run
 
 COUNTS = [[2, 0, 0], [1, 1, 0], [0, 0, 3], [0, 2, 1], [0, 0, 0]]
 BASE = [0.5, 0.8, 0.3]

@@ -13,11 +13,11 @@ from scipy import special
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import dpm
-from simplex_jax.models.dpm import families
-from simplex_jax.models.dpm.families.family import component
+from simplex_jax._src.models import dpm
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm.families.family import component
 
-MODULE = importlib.import_module("simplex_jax.models.dpm.families.one_of")
+MODULE = importlib.import_module("simplex_jax._src.models.dpm.families.one_of")
 WEIGHTS = np.array([0.2, 0.5, 0.3])
 SCALES = (0.05, 1.0, 20.0)
 NORMALS = [families.gaussian([0.5], [[scale]], 0.7, 8.0) for scale in SCALES]

@@ -13,12 +13,12 @@ from support import statistics_checks as checks
 from support import tiny_dpm
 from support.tiny_lda import mutated
 
-from simplex_jax.models.dpm import labels as dp_labels
-from simplex_jax.models.dpm import model as dpm_mixture
-from simplex_jax.models.dpm import order
-from simplex_jax.models.dpm import state as dp_state
-from simplex_jax.models.dpm import step as dp_step
-from simplex_jax.models.dpm import sticks as dp_sticks
+from simplex_jax._src.models.dpm import labels as dp_labels
+from simplex_jax._src.models.dpm import model as dpm_mixture
+from simplex_jax._src.models.dpm import order
+from simplex_jax._src.models.dpm import state as dp_state
+from simplex_jax._src.models.dpm import step as dp_step
+from simplex_jax._src.models.dpm import sticks as dp_sticks
 
 TURNS = 3
 IDS = jnp.arange(5, dtype=jnp.int32)

@@ -15,7 +15,7 @@ import pytest
 from scipy import special
 from support import statistics_checks as checks
 
-from simplex_jax.models.dpm import families, split_merge
+from simplex_jax._src.models.dpm import families, split_merge
 
 pytestmark = pytest.mark.slow
 

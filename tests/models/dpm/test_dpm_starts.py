@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from support.cut_runs import Cut, look_after_every_step
 
-from simplex_jax import dpm
-from simplex_jax.models.dpm import families, fitting, starts
-from simplex_jax.runtime.checkpoint import CheckpointError
+from simplex_jax._src.models import dpm
+from simplex_jax._src.models.dpm import families, fitting, starts
+from simplex_jax._src.runtime.checkpoint import CheckpointError
 
 # The rows of test_dpm.
 COUNTS = np.kron(np.eye(3, dtype=int), [4, 3])[np.repeat(np.arange(3), [20, 14, 8])]

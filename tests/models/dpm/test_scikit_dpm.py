@@ -13,16 +13,16 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 
-from simplex_jax.models import dpm
-from simplex_jax.models.dpm import estimator_families as families
-from simplex_jax.models.dpm import families as dp_families
-from simplex_jax.models.dpm.estimator import _OF_FAMILY
-from simplex_jax.models.dpm.families.diagonal_gaussian import DiagonalNormals
-from simplex_jax.models.dpm.families.gaussian import Normals
-from simplex_jax.models.dpm.families.von_mises_fisher import Directions
-from simplex_jax.models.dpm.model import Mixture
-from simplex_jax.runtime.saved import RunError
-from simplex_jax.scikit import LDA, DirichletProcessMixture
+from simplex_jax._src.models import dpm
+from simplex_jax._src.models.dpm import estimator_families as families
+from simplex_jax._src.models.dpm import families as dp_families
+from simplex_jax._src.models.dpm.estimator import _OF_FAMILY
+from simplex_jax._src.models.dpm.families.diagonal_gaussian import DiagonalNormals
+from simplex_jax._src.models.dpm.families.gaussian import Normals
+from simplex_jax._src.models.dpm.families.von_mises_fisher import Directions
+from simplex_jax._src.models.dpm.model import Mixture
+from simplex_jax._src.runtime.saved import RunError
+from simplex_jax.sklearn import LDA, DirichletProcessMixture
 
 SHORT = {"passes": 60, "keep_samples": 6, "initial_clusters": 4, "random_state": 2}
 NORMAL = np.random.default_rng(0).normal(size=(40, 1))

@@ -13,16 +13,15 @@ from sklearn.base import clone
 from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
 
-from simplex_jax import hdp
-from simplex_jax.cli import fit, main
-from simplex_jax.corpus import from_counts, split_tokens
-from simplex_jax.evaluate import matching, to_arviz
-from simplex_jax.models import growth
-from simplex_jax.models.hdp import summary
-from simplex_jax.models.topics.measures import completed
-from simplex_jax.runtime import devices, directory
-from simplex_jax.runtime.checkpoint import CheckpointError
-from simplex_jax.scikit import HierarchicalDirichletProcess
+from simplex_jax._src.cli import fit, main
+from simplex_jax._src.corpus import from_counts, split_tokens
+from simplex_jax._src.evaluate import matching, to_arviz
+from simplex_jax._src.models import growth, hdp
+from simplex_jax._src.models.hdp import summary
+from simplex_jax._src.models.topics.measures import completed
+from simplex_jax._src.runtime import devices, directory
+from simplex_jax._src.runtime.checkpoint import CheckpointError
+from simplex_jax.sklearn import HierarchicalDirichletProcess
 
 # Three topics of four words each; a document has one of them, the last has no word.
 COUNTS = np.kron(np.eye(3, dtype=np.int32), [6, 4, 3, 2])[np.repeat(np.arange(3), [14, 10, 6])]
@@ -57,7 +56,7 @@ def test_a_fit_finds_topics_and_their_number(fitted, tmp_path):
     assert [leading[topic] for topic in most] == groups
     assert fitted.empty == 1
     assert fitted.partitions["labels"].shape[:2] == (10, 1)
-    assert "alpha" in to_arviz.from_fit(fitted)["posterior"]
+    assert "alpha" in to_arviz.to_arviz(fitted)["posterior"]
     shares = fitted.transform(from_counts([[5, 0], [0, 7]], ["l", "a"]))
     assert [leading[topic] for topic in shares.argmax(axis=1)] == [groups[2], groups[0]]
     # And it is read again as it was written.

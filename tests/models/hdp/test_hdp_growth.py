@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax import run
-from simplex_jax.corpus import device
-from simplex_jax.models import growth
-from simplex_jax.models.hdp import kernel as hdp
-from simplex_jax.models.hdp.state import State
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models import growth
+from simplex_jax._src.models.hdp import kernel as hdp
+from simplex_jax._src.models.hdp.state import State
+from simplex_jax._src.runtime.driver import run
 
 COUNTS = np.random.default_rng(3).multinomial(12, np.full(20, 0.05), 30).astype(np.int32)
 

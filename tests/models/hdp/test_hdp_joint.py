@@ -14,10 +14,10 @@ import pytest
 from support import statistics_checks as checks
 from support import tiny_lda
 
-from simplex_jax import draws
-from simplex_jax.corpus import device
-from simplex_jax.models.hdp import kernel
-from simplex_jax.models.hdp.kernel import Prior
+from simplex_jax._src import draws
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.hdp import kernel
+from simplex_jax._src.models.hdp.kernel import Prior
 
 V, CAPACITY, CHAINS, TURNS = 4, 64, 8_000, 4
 LENGTHS = (3, 4, 6)

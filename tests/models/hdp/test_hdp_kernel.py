@@ -15,11 +15,11 @@ import scipy.sparse as sp
 from support import statistics_checks as checks
 from support import tiny_hdp, tiny_lda
 
-from simplex_jax.corpus import device
-from simplex_jax.models.hdp import kernel
-from simplex_jax.models.hdp.kernel import Prior
-from simplex_jax.models.topics import concentrations
-from simplex_jax.models.topics import engine as engines
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.hdp import kernel
+from simplex_jax._src.models.hdp.kernel import Prior
+from simplex_jax._src.models.topics import concentrations
+from simplex_jax._src.models.topics import engine as engines
 
 CORPUS = device.to_device(tiny_lda.table([[0, 1], [0, 0, 2]], 3))
 WORDS, DOCUMENTS = np.asarray(CORPUS.tokens), np.array([0, 0, 1, 1, 1])

@@ -14,12 +14,12 @@ import pytest
 from support import statistics_checks as checks
 from support import tiny_lda
 
-from simplex_jax import draws
-from simplex_jax.corpus import device
-from simplex_jax.models.lda import counts as lda_counts
-from simplex_jax.models.lda import model as lda
-from simplex_jax.models.topics import concentrations
-from simplex_jax.models.topics.concentrations import Prior
+from simplex_jax._src import draws
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.lda import counts as lda_counts
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.models.topics import concentrations
+from simplex_jax._src.models.topics.concentrations import Prior
 
 CHAINS = 30_000
 LENGTHS = np.array([0, 1, 3, 4])

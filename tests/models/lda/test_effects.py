@@ -13,9 +13,9 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 
-from simplex_jax import lda
-from simplex_jax.corpus import from_counts
-from simplex_jax.evaluate import composition, matching
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.evaluate import composition, matching
+from simplex_jax._src.models import lda
 
 EFFECT, WORDS = 0.2, 30
 

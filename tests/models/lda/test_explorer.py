@@ -11,10 +11,10 @@ from support import browser
 from support.fits import topic_fit
 from test_report import Page
 
-from simplex_jax.evaluate.intervals import beta_interval
-from simplex_jax.models import files, lda
-from simplex_jax.models.lda import explorer
-from simplex_jax.report import page
+from simplex_jax._src.evaluate.intervals import beta_interval
+from simplex_jax._src.models import files, lda
+from simplex_jax._src.models.lda import explorer
+from simplex_jax._src.report import page
 
 ATTACKS = (
     "</script><script>document.title='hit'</script>",

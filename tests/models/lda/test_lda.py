@@ -18,12 +18,13 @@ from support import statistics_checks as checks
 from support import tiny_lda
 from support.marks import slow_but
 
-from simplex_jax import base, batches, draws, run
-from simplex_jax.corpus import device
-from simplex_jax.models.lda import control
-from simplex_jax.models.lda import counts as lda_counts
-from simplex_jax.models.lda import kernel as lda_kernel
-from simplex_jax.samplers import scir
+from simplex_jax._src import base, batches, draws
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.lda import control
+from simplex_jax._src.models.lda import counts as lda_counts
+from simplex_jax._src.models.lda import kernel as lda_kernel
+from simplex_jax._src.runtime.driver import run
+from simplex_jax._src.samplers import scir
 
 METHODS = ("blocked", "collapsed")
 SLOW_IF_BLOCKED = slow_but(["blocked", "collapsed"], "collapsed")

@@ -8,15 +8,15 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 
-from simplex_jax.corpus import from_counts
-from simplex_jax.evaluate import alignment, matching
-from simplex_jax.models import lda as topics
-from simplex_jax.models.lda import counts as lda_counts
-from simplex_jax.models.lda import feed as model
-from simplex_jax.models.lda import model as lda
-from simplex_jax.models.lda import posterior
-from simplex_jax.models.topics.data import size_of
-from simplex_jax.samplers import scir
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.evaluate import alignment, matching
+from simplex_jax._src.models import lda as topics
+from simplex_jax._src.models.lda import counts as lda_counts
+from simplex_jax._src.models.lda import feed as model
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.models.lda import posterior
+from simplex_jax._src.models.topics.data import size_of
+from simplex_jax._src.samplers import scir
 
 COUNTS = sp.csr_array(
     np.array([[9, 8, 0, 0, 1, 0], [0, 0, 9, 8, 1, 0], [0, 0, 0, 1, 9, 9]] * 10, np.int32)

@@ -14,10 +14,10 @@ SCRIPT = """
 import json, pathlib, sys
 import numpy as np, scipy.sparse as sp
 from click.testing import CliRunner
-from simplex_jax.corpus import from_counts
-from simplex_jax.models import lda
-from simplex_jax.cli import main
-from simplex_jax.models.lda import memory
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.models import lda
+from simplex_jax._src.cli import main
+from simplex_jax._src.models.lda import memory
 
 place = pathlib.Path(sys.argv[1])
 counts = sp.csr_array(np.random.default_rng(0).poisson(1.0, (20, 7)).astype(np.int32))

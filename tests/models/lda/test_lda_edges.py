@@ -7,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 from support import tiny_lda
 
-from simplex_jax import run
-from simplex_jax.corpus import device
-from simplex_jax.models.lda import counts as lda_counts
-from simplex_jax.models.lda import model as lda
-from simplex_jax.runtime import driver
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.lda import counts as lda_counts
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.runtime import driver
+from simplex_jax._src.runtime.driver import run
 
 METHODS = ("blocked", "collapsed")
 SMALL = device.to_device(tiny_lda.table([[0, 0, 1], [1, 2], [2], [], [0, 1, 2, 2, 2]], 3))

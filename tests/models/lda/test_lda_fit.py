@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax.corpus import from_counts
-from simplex_jax.models import lda as topics
-from simplex_jax.models.lda import model as lda
-from simplex_jax.models.lda import posterior
-from simplex_jax.models.topics.data import size_of
-from simplex_jax.runtime.hooks import Event
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.models import lda as topics
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.models.lda import posterior
+from simplex_jax._src.models.topics.data import size_of
+from simplex_jax._src.runtime.hooks import Event
 
 COUNTS = sp.csr_array(
     np.array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9], [0, 0, 0, 0]] * 4)

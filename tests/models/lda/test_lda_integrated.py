@@ -17,13 +17,14 @@ from support import native_code, native_sweeps, tiny_lda
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax import base, run
-from simplex_jax.corpus import device
-from simplex_jax.models import lda
-from simplex_jax.models.lda import counts as lda_counts
-from simplex_jax.models.lda import model
-from simplex_jax.models.topics import integrated, local
-from simplex_jax.models.topics.native import calls, library
+from simplex_jax._src import base
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models import lda
+from simplex_jax._src.models.lda import counts as lda_counts
+from simplex_jax._src.models.lda import model
+from simplex_jax._src.models.topics import integrated, local
+from simplex_jax._src.models.topics.native import calls, library
+from simplex_jax._src.runtime.driver import run
 
 pytestmark = native_code.on_cpu(library.LIBRARY)
 

@@ -6,11 +6,10 @@ import signal
 import numpy as np
 import pytest
 
-from simplex_jax import hdp, lda
-from simplex_jax.corpus import split
-from simplex_jax.evaluate.diagnostics import chain_warnings
-from simplex_jax.models import pipeline
-from simplex_jax.models.lda.estimator import LDA
+from simplex_jax._src.corpus import split
+from simplex_jax._src.evaluate.diagnostics import chain_warnings
+from simplex_jax._src.models import hdp, lda, pipeline
+from simplex_jax._src.models.lda.estimator import LDA
 
 COUNTS = np.array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
 GROUPS = ["a", "a", "b", "b"]

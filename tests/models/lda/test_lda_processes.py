@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from support import several
 from support.marks import slow_but
 
-from simplex_jax.cli import main
-from simplex_jax.corpus import from_counts, store
-from simplex_jax.models import lda
-from simplex_jax.runtime import processes
+from simplex_jax._src.cli import main
+from simplex_jax._src.corpus import from_counts, store
+from simplex_jax._src.models import lda
+from simplex_jax._src.runtime import processes
 
 PLAIN = ["--topics", 5, "--passes", 12, "--batch-size", 64]
 # The concentrations are learned; and documents do not share out evenly.

@@ -13,15 +13,15 @@ import scipy.sparse as sp
 from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
 
-from simplex_jax.base import Kernel
-from simplex_jax.corpus import device
-from simplex_jax.models import lda as topics
-from simplex_jax.models.lda import feed as model
-from simplex_jax.models.lda import model as lda
-from simplex_jax.models.lda import sharding
-from simplex_jax.models.lda.counts import Memory
-from simplex_jax.runtime import gathering
-from simplex_jax.runtime.checkpoint import MAPPED, CheckpointError, Parts, Store
+from simplex_jax._src.base import Kernel
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models import lda as topics
+from simplex_jax._src.models.lda import feed as model
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.models.lda import sharding
+from simplex_jax._src.models.lda.counts import Memory
+from simplex_jax._src.runtime import gathering
+from simplex_jax._src.runtime.checkpoint import MAPPED, CheckpointError, Parts, Store
 
 COUNTS = sp.csr_array(np.random.default_rng(0).poisson(1.0, (12, 6)).astype(np.int32))
 HELDOUT = COUNTS[:3], COUNTS[3:6]

@@ -8,15 +8,15 @@ import pytest
 import scipy.sparse as sp
 from support import native_sweeps
 
-from simplex_jax.corpus import from_counts, store
-from simplex_jax.models import lda
-from simplex_jax.models.lda import memory, model, settling
-from simplex_jax.models.lda.counts import Memory
-from simplex_jax.models.lda.options import prior
-from simplex_jax.models.options import as_json, from_json
-from simplex_jax.models.topics import engine
-from simplex_jax.models.topics.native import library as libraries
-from simplex_jax.runtime import devices
+from simplex_jax._src.corpus import from_counts, store
+from simplex_jax._src.models import lda
+from simplex_jax._src.models.lda import memory, model, settling
+from simplex_jax._src.models.lda.counts import Memory
+from simplex_jax._src.models.lda.options import prior
+from simplex_jax._src.models.options import as_json, from_json
+from simplex_jax._src.models.topics import engine
+from simplex_jax._src.models.topics.native import library as libraries
+from simplex_jax._src.runtime import devices
 
 COUNTS = sp.csr_array(np.array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]] * 5))
 

@@ -10,16 +10,16 @@ import pytest
 
 SCRIPT = """
 import functools, json, re, unittest.mock, jax, jax.numpy as jnp, numpy as np, scipy.sparse as sp
-from simplex_jax import base, run
-from simplex_jax.corpus import device
+from simplex_jax._src import base; from simplex_jax import run
+from simplex_jax._src.corpus import device
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from simplex_jax.draws.native import LIBRARY
-from simplex_jax.models.lda import model as lda, counts, sharding
-from simplex_jax.models.lda.seeds import Seeds
-from simplex_jax.samplers import expanded
-from simplex_jax.models.lda.kernel import Learner, _evidence
-from simplex_jax.runtime import driver, replicas
-from simplex_jax.runtime.moments import Moments
+from simplex_jax._src.draws.native import LIBRARY
+from simplex_jax._src.models.lda import model as lda, counts, sharding
+from simplex_jax._src.models.lda.seeds import Seeds
+from simplex_jax._src.samplers import expanded
+from simplex_jax._src.models.lda.kernel import Learner, _evidence
+from simplex_jax._src.runtime import driver, replicas
+from simplex_jax._src.runtime.moments import Moments
 
 rng = np.random.default_rng(0)
 corpus = device.on_host(sp.csr_array(rng.poisson(0.4, (37, 11)).astype(np.int32)))

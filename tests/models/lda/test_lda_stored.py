@@ -7,11 +7,11 @@ import scipy.sparse as sp
 from support.cut_runs import Cut
 from support.fits import assert_same
 
-from simplex_jax.corpus import from_counts, store
-from simplex_jax.models import lda, pipeline
-from simplex_jax.models.lda import feed as model
-from simplex_jax.models.lda import memory, options, settling
-from simplex_jax.models.topics import data
+from simplex_jax._src.corpus import from_counts, store
+from simplex_jax._src.models import lda, pipeline
+from simplex_jax._src.models.lda import feed as model
+from simplex_jax._src.models.lda import memory, options, settling
+from simplex_jax._src.models.topics import data
 
 # Documents of one length, so that they are in the same order on the device and on the disk.
 COUNTS = sp.csr_array(np.random.default_rng(0).multinomial(8, np.ones(6) / 6, 20).astype(np.int32))

@@ -8,9 +8,9 @@ import scipy.sparse as sp
 from scipy.special import chdtri
 from support.native_sweeps import needs
 
-from simplex_jax.models import lda
-from simplex_jax.models.topics import proportions
-from simplex_jax.scikit import LDA
+from simplex_jax._src.models import lda
+from simplex_jax._src.models.topics import proportions
+from simplex_jax.sklearn import LDA
 
 TOPICS = np.array([[0.7, 0.2, 0.1, 0.0], [0.1, 0.3, 0.6, 0.0]])
 ALPHA = np.array([0.5, 0.8])

@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse as sp
 from scipy import special
 
-from simplex_jax import lda
-from simplex_jax.models.lda import probability as module
+from simplex_jax._src.models import lda
+from simplex_jax._src.models.lda import probability as module
 
 TOPICS = np.array([[0.6, 0.3, 0.05, 0.05], [0.05, 0.15, 0.7, 0.1], [0.1, 0.1, 0.1, 0.7]])
 ALPHA = np.array([0.1, 0.2, 0.3])

@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from click.testing import CliRunner
 from support.fits import assert_same
 
-from simplex_jax.cli import main
-from simplex_jax.corpus import device, from_counts, store
-from simplex_jax.models import lda
-from simplex_jax.models.lda import memory, pages
-from simplex_jax.models.topics import data
-from simplex_jax.runtime import devices
-from simplex_jax.runtime.hooks import Hook
+from simplex_jax._src.cli import main
+from simplex_jax._src.corpus import device, from_counts, store
+from simplex_jax._src.models import lda
+from simplex_jax._src.models.lda import memory, pages
+from simplex_jax._src.models.topics import data
+from simplex_jax._src.runtime import devices
+from simplex_jax._src.runtime.hooks import Hook
 
 # Documents of all lengths, some empty. There are four batches, and the last one has one document;
 # with this seed five passes begin with the batch that ended the one before.

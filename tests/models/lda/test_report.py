@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from support.fits import topic_fit
 
-from simplex_jax.evaluate.diagnostics import chain_warnings
-from simplex_jax.evaluate.intervals import beta_interval
-from simplex_jax.models import files, lda
-from simplex_jax.models.lda import checks
-from simplex_jax.report import charts
+from simplex_jax._src.evaluate.diagnostics import chain_warnings
+from simplex_jax._src.evaluate.intervals import beta_interval
+from simplex_jax._src.models import files, lda
+from simplex_jax._src.models.lda import checks
+from simplex_jax._src.report import charts
 
 VOCABULARY = ["ion", "pump", "<script>alert(1)</script>", "naïve & co", "שלום", "tail"]
 MEAN = np.array(

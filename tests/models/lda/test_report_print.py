@@ -9,7 +9,7 @@ import pytest
 from support.fits import topic_fit
 from test_report import METRICS
 
-from simplex_jax.models import files, lda
+from simplex_jax._src.models import files, lda
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 WORD = re.compile(r'yMin="([\d.]+)" xMax="[\d.]+" yMax="([\d.]+)">([^<]*)</word>')

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from simplex_jax import schedules
-from simplex_jax.models.lda import model as lda
-from simplex_jax.scikit import LDA
+from simplex_jax._src import schedules
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax.sklearn import LDA
 
 COUNTS = np.array([[9, 8, 0, 0], [7, 9, 1, 0], [0, 0, 9, 8], [0, 1, 8, 9]] * 2)
 MODEL = LDA(2, alpha="learn", total_samples=8, random_state=0)

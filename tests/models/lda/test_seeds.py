@@ -15,15 +15,16 @@ from support import tiny_lda
 from support.fits import assert_same, topic_fit
 from test_lda import ALPHA, BETA, CHAINS, CORPUS, MANY, SHAPE, flat
 
-from simplex_jax import base, estimators, lda, run
-from simplex_jax.corpus import device, embedded_corpus, from_counts
-from simplex_jax.models import pipeline
-from simplex_jax.models.lda import commands, kernel, model, posterior, seeds, settling
-from simplex_jax.models.lda.counts import Local, Memory, memoised
-from simplex_jax.models.lda.options import Arguments
-from simplex_jax.models.lda.seeds import Line, Seeds
-from simplex_jax.samplers import scir
-from simplex_jax.scikit import LDA
+from simplex_jax._src import base, estimators
+from simplex_jax._src.corpus import device, embedded_corpus, from_counts
+from simplex_jax._src.models import lda, pipeline
+from simplex_jax._src.models.lda import commands, kernel, model, posterior, seeds, settling
+from simplex_jax._src.models.lda.counts import Local, Memory, memoised
+from simplex_jax._src.models.lda.options import Arguments
+from simplex_jax._src.models.lda.seeds import Line, Seeds
+from simplex_jax._src.runtime.driver import run
+from simplex_jax._src.samplers import scir
+from simplex_jax.sklearn import LDA
 
 # Topic 0 expects word 2, topic 1 words 0 and 2.
 TOPICS, WORDS, WEIGHT = np.array([0, 1, 1]), np.array([2, 0, 2]), 1.5

@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from scipy import special, stats
 from support import tiny_lda
 
-from simplex_jax import run
-from simplex_jax.geometry import von_mises_fisher as vmf
-from simplex_jax.models.sam import bound as sam_bound
-from simplex_jax.models.sam import model, sparse, variational
+from simplex_jax._src.geometry import von_mises_fisher as vmf
+from simplex_jax._src.models.sam import bound as sam_bound
+from simplex_jax._src.models.sam import model, sparse, variational
+from simplex_jax._src.runtime.driver import run
 
 K, V = 3, 6
 STEEP = 3e-3  # of logarithms of weights, which end within 1e-3 of their maximum

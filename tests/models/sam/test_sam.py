@@ -9,11 +9,11 @@ import pytest
 import scipy.sparse as sp
 from support import tiny_sam
 
-from simplex_jax.models.sam import joint, local, model, sparse
-from simplex_jax.models.sam import step as sam_step
-from simplex_jax.models.sam.joint import Minibatch
-from simplex_jax.models.sam.local import Local
-from simplex_jax.runtime import driver
+from simplex_jax._src.models.sam import joint, local, model, sparse
+from simplex_jax._src.models.sam import step as sam_step
+from simplex_jax._src.models.sam.joint import Minibatch
+from simplex_jax._src.models.sam.local import Local
+from simplex_jax._src.runtime import driver
 
 Key = Callable[[], jax.Array]
 

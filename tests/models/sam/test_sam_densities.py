@@ -10,9 +10,9 @@ from support import few_topics, tiny_sam
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax.geometry import von_mises_fisher as vmf
-from simplex_jax.models.sam import concentrations, density, sparse
-from simplex_jax.models.sam.concentrations import Evidence
+from simplex_jax._src.geometry import von_mises_fisher as vmf
+from simplex_jax._src.models.sam import concentrations, density, sparse
+from simplex_jax._src.models.sam.concentrations import Evidence
 
 TOPICS = np.array([[0.9, 0.3, 0.3, 0.1], [-0.1, 0.2, 0.7, 0.7]])
 TOPICS /= np.linalg.norm(TOPICS, axis=1, keepdims=True)

@@ -12,15 +12,15 @@ import scipy.sparse as sp
 from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
 
-from simplex_jax import corpus
-from simplex_jax.corpus import tfidf, vectors
-from simplex_jax.evaluate import matching
-from simplex_jax.models import files, sam
-from simplex_jax.models.sam import checks, model, report, sparse, tables, variational
-from simplex_jax.runtime import gathering
-from simplex_jax.runtime.checkpoint import CheckpointError
-from simplex_jax.runtime.equilibrium import energy_warnings
-from simplex_jax.runtime.saved import RunError
+from simplex_jax._src import corpus
+from simplex_jax._src.corpus import tfidf, vectors
+from simplex_jax._src.evaluate import matching
+from simplex_jax._src.models import files, sam
+from simplex_jax._src.models.sam import checks, model, report, sparse, tables, variational
+from simplex_jax._src.runtime import gathering
+from simplex_jax._src.runtime.checkpoint import CheckpointError
+from simplex_jax._src.runtime.equilibrium import energy_warnings
+from simplex_jax._src.runtime.saved import RunError
 
 # Three groups of documents, each with two words of its own and without those of the others.
 RNG = np.random.default_rng(0)

@@ -13,10 +13,10 @@ from support import few_topics
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax.models import sam
-from simplex_jax.models.sam import laplace, local
-from simplex_jax.models.sam.laplace import Target
-from simplex_jax.models.sam.local import Local
+from simplex_jax._src.models import sam
+from simplex_jax._src.models.sam import laplace, local
+from simplex_jax._src.models.sam.laplace import Target
+from simplex_jax._src.models.sam.local import Local
 
 Key = Callable[[], jax.Array]
 

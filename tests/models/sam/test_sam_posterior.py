@@ -9,9 +9,9 @@ from scipy import special, stats
 from support import statistics_checks as checks
 from support import tiny_sam
 
-from simplex_jax.models.sam import local, model, sparse
-from simplex_jax.models.sam import step as sam_step
-from simplex_jax.models.sam.joint import Minibatch
+from simplex_jax._src.models.sam import local, model, sparse
+from simplex_jax._src.models.sam import step as sam_step
+from simplex_jax._src.models.sam.joint import Minibatch
 
 CHAINS = 400
 COPIES, FEW = 60_000, 1

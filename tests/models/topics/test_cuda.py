@@ -12,10 +12,10 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 from test_native import problem
 
-from simplex_jax.corpus.device import Documents
-from simplex_jax.models.topics import engine
-from simplex_jax.models.topics.native import calls
-from simplex_jax.models.topics.native import library as libraries
+from simplex_jax._src.corpus.device import Documents
+from simplex_jax._src.models.topics import engine
+from simplex_jax._src.models.topics.native import calls
+from simplex_jax._src.models.topics.native import library as libraries
 
 LIBRARY = libraries.LIBRARY
 NARROW, WIDE = (1, 3, 16, 50, 100, 191, 192), (193, 300, 1000, 8000)

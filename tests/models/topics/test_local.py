@@ -19,8 +19,8 @@ from support import native_sweeps, tiny_lda
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax.corpus import device
-from simplex_jax.models.topics import blocked, collapsed, engine, local
+from simplex_jax._src.corpus import device
+from simplex_jax._src.models.topics import blocked, collapsed, engine, local
 
 METHODS = ("blocked", "collapsed")
 SWEEPS = {

@@ -14,10 +14,10 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 from test_local import conditional_checks
 
-from simplex_jax.corpus.device import Documents
-from simplex_jax.models.lda import counts
-from simplex_jax.models.topics import engine, local
-from simplex_jax.models.topics.native import calls, library
+from simplex_jax._src.corpus.device import Documents
+from simplex_jax._src.models.lda import counts
+from simplex_jax._src.models.topics import engine, local
+from simplex_jax._src.models.topics.native import calls, library
 
 pytestmark = native_code.on_cpu(library.LIBRARY)
 

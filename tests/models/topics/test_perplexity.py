@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax.models.topics import measures, perplexity
-from simplex_jax.runtime.hooks import Event
+from simplex_jax._src.models.topics import measures, perplexity
+from simplex_jax._src.runtime.hooks import Event
 
 TOPICS = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
 ALPHA = np.array([0.5, 0.8])

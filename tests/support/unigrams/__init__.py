@@ -6,14 +6,14 @@ labels: a Gibbs sampler of all documents at once. Tests put this folder into the
 
 from typing import Any
 
-from simplex_jax.models.unigrams import fitting, tables
-from simplex_jax.models.unigrams.fitting import Fit
-from simplex_jax.models.unigrams.options import Arguments, Options, settle
+from simplex_jax._src.models.unigrams import fitting, tables
+from simplex_jax._src.models.unigrams.fitting import Fit
+from simplex_jax._src.models.unigrams.options import Arguments, Options, settle
 
-from simplex_jax.corpus import digest, holdout
-from simplex_jax.models import pipeline
-from simplex_jax.models.options import takes
-from simplex_jax.models.records import Model
+from simplex_jax._src.corpus import digest, holdout
+from simplex_jax._src.models import pipeline
+from simplex_jax._src.models.options import takes
+from simplex_jax._src.models.records import Model
 
 MODEL = Model(
     name="unigrams",

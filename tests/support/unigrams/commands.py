@@ -5,15 +5,15 @@ from typing import Any
 
 import click
 import numpy as np
-from simplex_jax.models.unigrams import MODEL, Fit
+from simplex_jax._src.models.unigrams import MODEL, Fit
 
-from simplex_jax import corpus as corpora
-from simplex_jax.cli import counts, options
-from simplex_jax.cli.commands import Commands, Other, Transform, load
-from simplex_jax.cli.errors import one_line_errors
-from simplex_jax.models.pipeline import Progress
-from simplex_jax.models.records import Plan
-from simplex_jax.runtime import directory
+from simplex_jax._src import corpus as corpora
+from simplex_jax._src.cli import counts, options
+from simplex_jax._src.cli.commands import Commands, Other, Transform, load
+from simplex_jax._src.cli.errors import one_line_errors
+from simplex_jax._src.models.pipeline import Progress
+from simplex_jax._src.models.records import Plan
+from simplex_jax._src.runtime import directory
 
 
 def _read(path: Path | None, reading: dict[str, Any]) -> corpora.Corpus:

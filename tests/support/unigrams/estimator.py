@@ -3,12 +3,12 @@
 from typing import Any, ClassVar
 
 import numpy as np
-from simplex_jax.models.unigrams import fitting
-from simplex_jax.models.unigrams.options import Options
+from simplex_jax._src.models.unigrams import fitting
+from simplex_jax._src.models.unigrams.options import Options
 
-from simplex_jax.corpus import from_counts
-from simplex_jax.models import estimator as common
-from simplex_jax.models import unigrams
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.models import estimator as common
+from simplex_jax._src.models import unigrams
 
 
 @common.parameters_of(Options)

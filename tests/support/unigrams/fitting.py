@@ -6,21 +6,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from simplex_jax.models.unigrams import kernel
+from simplex_jax._src.models.unigrams import kernel
 
-from simplex_jax import base, batches
-from simplex_jax.corpus import Corpus, from_counts, to_vocabulary
-from simplex_jax.evaluate import alignment, matching
-from simplex_jax.evaluate.diagnostics import chain_warnings
-from simplex_jax.evaluate.fits import Topics
-from simplex_jax.models import pipeline
-from simplex_jax.models.records import Plan
-from simplex_jax.runtime import gathering
-from simplex_jax.runtime.hooks import Event
-from simplex_jax.runtime.moments import Moments
-from simplex_jax.runtime.sample_files import Folder
-from simplex_jax.runtime.session import Records, Run, Trained
-from simplex_jax.runtime.windows import window_of
+from simplex_jax._src import base, batches
+from simplex_jax._src.corpus import Corpus, from_counts, to_vocabulary
+from simplex_jax._src.evaluate import alignment, matching
+from simplex_jax._src.evaluate.diagnostics import chain_warnings
+from simplex_jax._src.evaluate.fits import Topics
+from simplex_jax._src.models import pipeline
+from simplex_jax._src.models.records import Plan
+from simplex_jax._src.runtime import gathering
+from simplex_jax._src.runtime.hooks import Event
+from simplex_jax._src.runtime.moments import Moments
+from simplex_jax._src.runtime.sample_files import Folder
+from simplex_jax._src.runtime.session import Records, Run, Trained
+from simplex_jax._src.runtime.windows import window_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)

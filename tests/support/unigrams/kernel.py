@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax import draws
-from simplex_jax.base import Kernel, static
+from simplex_jax._src import draws
+from simplex_jax._src.base import Kernel, static
 
 
 class State(NamedTuple):

@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from simplex_jax.corpus import Corpus
-from simplex_jax.models.options import RunOptions, option, options
-from simplex_jax.models.pipeline import Session
-from simplex_jax.runtime import session
+from simplex_jax._src.corpus import Corpus
+from simplex_jax._src.models.options import RunOptions, option, options
+from simplex_jax._src.models.pipeline import Session
+from simplex_jax._src.runtime import session
 
 
 @options

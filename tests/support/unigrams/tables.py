@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from simplex_jax.models.unigrams.fitting import Fit
+from simplex_jax._src.models.unigrams.fitting import Fit
 
-from simplex_jax.evaluate.coherence import top_words
-from simplex_jax.models.records import Array, Files, Saved
-from simplex_jax.report import display, page
-from simplex_jax.runtime import directory, saved
+from simplex_jax._src.evaluate.coherence import top_words
+from simplex_jax._src.models.records import Array, Files, Saved
+from simplex_jax._src.report import display, page
+from simplex_jax._src.runtime import directory, saved
 
 SHARES = "doc_topics.npz"
 

@@ -1,0 +1,340 @@
+"""Reading word counts on the command line, for models of counts."""
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from simplex_jax._src import corpus as corpora
+from simplex_jax._src.cli.errors import usage
+from simplex_jax._src.cli.options import PATH
+from simplex_jax._src.corpus import (
+    Corpus,
+    Mapped,
+    Metadata,
+    Reading,
+    TextOptions,
+    store,
+    to_vocabulary,
+)
+from simplex_jax._src.corpus.corpus import printable
+from simplex_jax._src.corpus.encodings import ERRORS
+from simplex_jax._src.corpus.files import as_path
+from simplex_jax._src.corpus.formats import registry
+from simplex_jax._src.corpus.formats.format import Kind
+from simplex_jax._src.corpus.mapping import even_empty
+from simplex_jax._src.corpus.store import Stored
+from simplex_jax._src.corpus.text import TOKENS, unmatched
+from simplex_jax._src.corpus.vocabulary import composed
+from simplex_jax._src.report.display import counted
+from simplex_jax._src.runtime.processes import is_first
+
+
+def _option(
+    flag: str, help: str, name: str | None = None, **attributes: Any
+) -> tuple[str, Callable]:
+    """Return the parameter name of an option, by default from its flag, and its decorator.
+
+    In the help text, `{formats}` stands for the formats that support it.
+    """
+    name = name or flag.split("/")[0].removeprefix("--").replace("-", "_")
+    help = help.replace("{formats}", registry.having(name))
+    return name, click.option(flag, name, help=help, **attributes)
+
+
+FILE_OPTIONS = dict(
+    [
+        _option(
+            "--format",
+            f"{registry.described('counts')}.  [default: recognised]",
+            type=click.Choice([entry.name for entry in registry.formats_of("counts")]),
+        ),
+        _option("--vocab", "File with one word a line.", "vocabulary", type=PATH),
+        _option("--names", "File with one document name a line ({formats}).", type=PATH),
+        _option(
+            "--transpose", "Words are in rows and documents in columns ({formats}).", is_flag=True
+        ),
+        _option(
+            "--layer",
+            "Layer of the file that holds the counts ({formats}), such as raw for raw.X, or type "
+            "of the features (10x).  [default: X, or the only type]",
+        ),
+        _option(
+            "--first-index",
+            "Index of the first word ({formats}).  [default: 1 in svmlight, 0 in ldac]",
+            type=click.IntRange(0, 1),
+        ),
+        _option(
+            "--text-column",
+            "Column or field of the text ({formats}), or its number from 1 in a file without a "
+            "header.  [default: recognised, such as text or body]",
+        ),
+        _option(
+            "--id-column",
+            "Column or field of the document names ({formats}).  [default: recognised]",
+        ),
+        _option("--encoding", "Encoding of texts.", default=Reading.encoding),
+        _option(
+            "--encoding-errors",
+            "What to do about bytes that are not in the encoding; cp1252 takes them for Windows'.",
+            default=Reading.encoding_errors,
+            type=click.Choice(ERRORS),
+        ),
+    ]
+)
+"""Options of file formats, by parameter name."""
+
+ENCODED = ("encoding", "encoding_errors")
+"""Those of any file of text."""
+
+TOKEN_OPTIONS = dict(
+    [
+        _option(
+            "--tokens",
+            "words: find them by --token-pattern; blanks: texts are tokenised already, split them "
+            "at blanks and drop nothing; icu: separate words of Chinese, Japanese, Thai, Lao, "
+            "Khmer and Burmese (texts; needs pip install 'simplex-jax[icu]').",
+            type=click.Choice(TOKENS),
+            default=TextOptions.tokens,
+            show_default=True,
+        ),
+        _option(
+            "--token-pattern",
+            "Regular expression of a word (texts).",
+            default=TextOptions.token_pattern,
+            show_default="three or more letters and digits, the first a letter; or two capitals",
+            metavar="REGEX",
+        ),
+        _option(
+            "--lowercase/--keep-case",
+            "Convert texts to lower case first, or not.",
+            default=TextOptions.lowercase,
+        ),
+        _option(
+            "--ngrams",
+            "Count runs of MIN to MAX successive words (texts).",
+            default=TextOptions.ngrams,
+            show_default="1 1, single words",
+            nargs=2,
+            type=click.IntRange(1),
+            metavar="MIN MAX",
+        ),
+        _option(
+            "--stop-words",
+            "english, none, or a file (texts).",
+            default=TextOptions.stop_words,
+        ),
+    ]
+)
+"""Options of words in texts, by parameter name; they apply to other documents too."""
+
+_LIMITS = [
+    _option(
+        "--min-df",
+        "Keep words in at least this many documents (texts).",
+        default=TextOptions.min_df,
+        type=click.IntRange(1),
+    ),
+    _option(
+        "--max-df",
+        "Keep words in at most this share of documents (texts).",
+        default=TextOptions.max_df,
+        type=click.FloatRange(0, 1, min_open=True),
+    ),
+    _option(
+        "--max-vocabulary",
+        "Number of most frequent words to keep (texts).",
+        default=TextOptions.max_vocabulary,
+        type=click.IntRange(1),
+    ),
+    _option("--drop-words", "File of words to leave out, one a line (any corpus).", type=PATH),
+]
+VOCABULARY_OPTIONS = TOKEN_OPTIONS | dict(_LIMITS)
+"""Options of the vocabulary, by parameter name."""
+READING = FILE_OPTIONS | VOCABULARY_OPTIONS
+"""All reading options, by parameter name."""
+
+_REASONS = 4  # for dropped tokens, in the line about a corpus
+
+
+def read(path: Path, reading: dict[str, Any]) -> Corpus:
+    """Read a corpus with `FILE_OPTIONS` and, if given, `VOCABULARY_OPTIONS`.
+
+    Words of a given vocabulary that texts cannot have raise a warning.
+    """
+    data = corpora.read(path, **_keywords(reading))
+    if not _quiet():
+        columns = resolved(str(path), reading)
+        click.echo(_told(data, columns["text_column"], columns["id_column"]), err=True)
+    _warn_of_lost(data.vocabulary, path, reading)
+    return drop_words(data, reading.get("drop_words"))
+
+
+def _quiet() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is None or bool(context.params.get("quiet")) or not is_first()
+
+
+def _told(data: Corpus, text_column: str | None, id_column: str | None) -> str:
+    """Return a line on what was read: documents, tokens kept and dropped, and columns taken."""
+    kept = int(data.counts.sum())
+    parts = [
+        f"read {counted(data.counts.shape[0], 'document')}, {counted(kept, 'token')} of "
+        f"{counted(len(data.vocabulary), 'word')}"
+    ]
+    if data.tokens is not None and data.tokens.dropped:
+        found, dropped = data.tokens.found, list(data.tokens.dropped.items())
+        total = sum(count for _, count in dropped)
+        largest = ", ".join(f"{count:,} {why}" for why, count in dropped[:_REASONS])
+        more = ", ..." if len(dropped) > _REASONS else ""
+        parts.append(f"{total:,} of {found:,} tokens dropped ({largest}{more})")
+    if text_column is not None:
+        parts.append(f"text from {printable(text_column)!r}")
+        parts.append(f"names from {printable(id_column)!r}" if id_column else "no column of names")
+    return "; ".join(parts)
+
+
+def _warn_of_lost(words: tuple[str, ...], path: Path, reading: dict[str, Any]) -> None:
+    """Warn of words of a given vocabulary that the options of texts never produce."""
+    if reading["vocabulary"] is None or not _has_texts(path, reading):
+        return
+    if lost := unmatched(words, _text_options(reading)):
+        warnings.warn(
+            f"{reading['vocabulary']}: {len(lost):,} of {len(words):,} words are not counted, "
+            f"since words such as {printable(lost[0])!r} are not found in texts: see --ngrams, "
+            "--token-pattern and --keep-case",
+            stacklevel=3,
+        )
+
+
+def read_every_word(path: Path, reading: dict[str, Any]) -> Corpus:
+    """Read a corpus as `read` does, but keep all words, however rare."""
+    limits: dict[str, Any] = {"min_df": 1, "max_df": 1.0, "max_vocabulary": None}
+    other = {name: value for name, value in reading.items() if name not in limits}
+    return read(path, other | limits if _has_texts(path, reading) else other)
+
+
+def _has_texts(path: Path, reading: dict[str, Any]) -> bool:
+    """Return whether the format of a file has texts rather than counts."""
+    options = Reading(**{name: reading[name] for name in ("format", *ENCODED)})
+    return registry.selected(as_path(path), options, "counts").texts is not None
+
+
+def drop_words(data: Corpus, file: str | Path | None) -> Corpus:
+    """Drop the words in a file from a corpus, with a warning if it has none of them."""
+    if file is None:
+        return data
+    words = corpora.read_vocabulary(file)
+    if not _quiet() and set(map(composed, words)).isdisjoint(map(composed, data.vocabulary)):
+        click.echo(f"warning: {file}: none of its {len(words)} words is in the corpus", err=True)
+    return corpora.drop_words(data, words)
+
+
+def resolved(input: str | None, reading: dict[str, Any], kind: Kind = "counts") -> dict[str, Any]:
+    """Fill in the format and columns that the input determines."""
+    if input is None:
+        return reading
+    names = ("format", "text_column", "id_column")
+    options = Reading(**{name: reading[name] for name in (*ENCODED, *names)})
+    result = corpora.resolve(input, options, kind)
+    return reading | {name: getattr(result, name) for name in names}
+
+
+def read_columns(path: Path, columns: Sequence[str], reading: dict[str, Any]) -> Metadata:
+    """Read columns of a corpus file with the same options; see `corpus.read_columns`."""
+    names = ("format", *ENCODED, "names", "transpose", "text_column", "id_column")
+    return corpora.read_columns(path, columns, **{name: reading[name] for name in names})
+
+
+def convert(path: Path, directory: Path, reading: dict[str, Any]) -> Stored:
+    """Write a corpus to disk, with the same options; see `corpus.convert`."""
+    if reading["drop_words"]:
+        return store.write(directory, read(path, reading))
+    stored = corpora.convert(path, directory, **_keywords(reading))
+    _warn_of_lost(stored.vocabulary, path, reading)
+    return stored
+
+
+def _keywords(reading: dict[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments of `corpus.read` and `corpus.convert`."""
+    return {name: reading[name] for name in FILE_OPTIONS} | {"text": _text_options(reading)}
+
+
+def _text_options(reading: dict[str, Any]) -> TextOptions:
+    names = [field.name for field in dataclasses.fields(TextOptions)]
+    limits = {name: reading[name] for name in names if name in reading}
+    if "ngrams" in limits:
+        limits["ngrams"] = tuple(limits["ngrams"])  # a list in JSON
+    with usage():
+        return TextOptions(**limits)
+
+
+def read_as(
+    vocabulary: tuple[str, ...], model_reading: dict[str, Any], path: Path, reading: dict[str, Any]
+) -> Mapped:
+    """Read documents with `FILE_OPTIONS`, and map them to a model's vocabulary.
+
+    All words are kept, however rare, and texts are split as in the model's corpus, which was read
+    with `model_reading`. Words of a model of counts that this never produces raise a warning.
+    """
+
+    def mapped(reading: dict[str, Any]) -> Mapped:
+        corpus = even_empty(vocabulary, lambda: read_every_word(path, reading))
+        return to_vocabulary(corpus, vocabulary, source=str(path))
+
+    if not _has_texts(path, reading):
+        return mapped(reading)
+    tokens = _token_options(model_reading)
+    if not _from_texts(model_reading) and (lost := unmatched(vocabulary, _text_options(tokens))):
+        warnings.warn(
+            f"{path}: {len(lost):,} of {len(vocabulary):,} words of the model are not counted, "
+            f"since its corpus of counts does not say how to find words such as "
+            f"{printable(lost[0])!r} in texts: give counts, as simplex-jax lda store writes them "
+            "with the options of that corpus and --min-df 1 --max-df 1",
+            stacklevel=2,
+        )
+    return mapped(reading | tokens)
+
+
+def _from_texts(reading: dict[str, Any]) -> bool:
+    """Return whether a model's corpus was counted from texts, rather than read as counts."""
+    texts = {entry.name for entry in registry.formats_of("counts") if entry.texts}
+    # The embedded corpus has no format, nor has one that is streamed.
+    return not reading.get("stream") and reading.get("format", "") in {None, *texts}
+
+
+def _token_options(reading: dict[str, Any]) -> dict[str, Any]:
+    """Return the options by which texts are split as in a model's corpus.
+
+    Stop words that are in a given vocabulary, or in that of counts, are words of the model.
+    """
+    tokens = {name: reading[name] for name in TOKEN_OPTIONS if name in reading}
+    given = reading.get("vocabulary") is not None or not _from_texts(reading)
+    return tokens | {"stop_words": "none"} if given else tokens
+
+
+def words(model_reading: dict[str, Any], path: Path, reading: dict[str, Any]) -> list[list[str]]:
+    """Read the words of texts in order, split as in the model's corpus, with stop words."""
+    tokens = _token_options(model_reading)
+    if tuple(tokens.get("ngrams", (1, 1))) != (1, 1):
+        raise ValueError("--windows supports single words only, and the model has --ngrams")
+    names = ("format", *ENCODED, "text_column", "id_column")
+    texts = corpora.read_texts(path, **{name: reading[name] for name in names})
+    return list(corpora.tokens((text for _, text in texts), _text_options(tokens)))
+
+
+def described(mapped: Mapped) -> str:
+    """Return a sentence on how much of the documents the model's vocabulary covers."""
+    counts = mapped.corpus.counts
+    tokens = int(counts.sum())
+    empty = int((np.diff(counts.indptr) == 0).sum())
+    total = tokens + mapped.unknown
+    return (
+        f"{counted(counts.shape[0], 'document')}, {counted(total, 'token')}: {mapped.unknown:,} "
+        f"({100 * mapped.unknown / max(total, 1):.1f}%) of words unknown to the model are left out"
+        + (f"; documents without known words: {empty:,}" if empty else "")
+    )

@@ -1,0 +1,388 @@
+"""The command `fit`: a new or resumed run."""
+
+import dataclasses
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from simplex_jax._src.cli import console, options, several
+from simplex_jax._src.cli.commands import Commands
+from simplex_jax._src.cli.declared import declared_options
+from simplex_jax._src.cli.errors import one_line_errors, usage
+from simplex_jax._src.corpus import store
+from simplex_jax._src.models import files, pipeline
+from simplex_jax._src.models.options import declarations
+from simplex_jax._src.models.records import Plan
+from simplex_jax._src.runtime import devices, lock, output, saved
+from simplex_jax._src.runtime import directory as directories
+from simplex_jax._src.runtime.checkpoint import Store
+from simplex_jax._src.runtime.hooks import Hook, MetricsLog, Progress
+from simplex_jax._src.runtime.processes import agreed_text, in_step, is_first, join
+from simplex_jax._src.runtime.saved import RunError
+
+_LENGTHS = ("passes", "steps", "seconds")
+_PROCESSES = ("distributed", "coordinator", "processes", "process")
+# Arguments that change where a run is kept or shown, but not what it is
+_PLACES = (
+    *("input", "resume", "out", "overwrite", "checkpoint_every", "quiet", "debug", "dry_run"),
+    *("repeats", *_PROCESSES),
+)
+# Options that --resume allows, besides those of a goal; config.json has all others.
+_WITH_RESUME = (
+    *("resume", "input", "checkpoint_every", "quiet", "debug", "devices"),
+    *(*_LENGTHS, *_PROCESSES),
+)
+
+
+class _Request(NamedTuple):
+    """A run as requested on the command line."""
+
+    settings: Any  # options of the model, before they are resolved
+    source: dict[str, Any]  # its input and reading options, as in `config.json`
+    given: list[str]  # the arguments that define it, without its length, as on the command line
+    digest: str | None = None  # digest of the data with which a resumed run began
+
+
+def fit_command(commands: Commands) -> click.Command:
+    """Return the command `fit` of a model."""
+    model = commands.model
+    names = [name for name, declared, _ in declarations(model.options) if declared.command]
+    each_number: list[Callable] = []
+    repeats: list[Callable] = []
+    if commands.similarity is not None:
+        each_number.append(several.each_number(model, commands.shown[0], commands.similarity))
+        repeats.append(several.REPEATS)
+
+    @click.command("fit", help=commands.help)
+    @click.argument("input", required=False, type=options.PATH)
+    @options.together(*declared_options(model.options), *repeats)
+    @options.run_options(f"simplex-jax-{model.name}", dry_run=commands.memory is not None)
+    @options.process_options(hidden=model.alone is not None)
+    @options.together(*commands.reading.values())
+    @options.common_options
+    @one_line_errors
+    @options.together(*each_number)
+    def fit(
+        input: Path | None,
+        resume: Path | None,
+        out: Path | None,
+        overwrite: bool,
+        holdout: int | None,
+        holdout_seed: int | None,
+        checkpoint_every: float,
+        quiet: bool,
+        dry_run: bool = False,
+        distributed: bool = False,
+        coordinator: str | None = None,
+        processes: int | None = None,
+        process: int | None = None,
+        one_of_several: bool = False,  # continue the run in `out`; not on the command line
+        **parameters: Any,
+    ) -> None:
+        if distributed or any(value is not None for value in (coordinator, processes, process)):
+            if model.alone is not None:
+                raise click.UsageError(pipeline.refusal(model))
+            # Before JAX starts.
+            with usage():
+                join(coordinator, processes, process)
+        quiet = quiet or not is_first()
+        say = console.speaker(quiet)
+        settings = {name: parameters[name] for name in names}
+        _check_lengths(settings)
+        earlier = None  # an earlier run with these settings, possibly finished
+        if one_of_several and out is not None and not overwrite and (out / files.CONFIG).exists():
+            earlier = out
+        if resume is not None:
+            resumed = _resumed_run(commands, resume, input, settings)
+            if resumed is None:
+                say(f"the run in {resume} is finished: give it more --passes, for example")
+                return
+            request = resumed
+        else:
+            reading = {name: parameters[name] for name in commands.reading}
+            source = _source(commands, input, reading, holdout, holdout_seed)
+            if not dry_run:
+                _check_apart(input, out)
+            if not dry_run and earlier is None and is_first():
+                directories.check(out, model.name, files.names_of(model), overwrite=overwrite)
+            with usage():  # Each option is in range, but they may contradict each other.
+                model_settings = model.options(**settings)
+            own = {name: parameters[name] for name in ("num_topics", "seed") if one_of_several}
+            if one_of_several:
+                own["holdout_seed"] = holdout_seed
+            given = options.given({*_PLACES, *pipeline.lengths(model)}, own)
+            request = _Request(model_settings, source, given)
+        plan = _plan(commands, request, say)
+        config = _config(commands, request, plan)
+        pipeline.check_alike(plan, resumed=resume is not None)
+        if resume is not None:
+            _check_digest(request.digest, config, resume)
+        elif earlier is not None:
+            _check_same(commands, config, earlier)
+            if files.finished(model, earlier):
+                say(f"the run in {earlier} is finished")
+                return
+            resume = earlier
+        if resume is not None and Store(resume / directories.CHECKPOINT).newest() is None:
+            say(
+                f"the run in {resume} ended before its first checkpoint: it starts from the "
+                "beginning"
+            )
+        say(commands.announce(plan))
+        if dry_run and commands.memory is not None:
+            needed = console.memory(commands.memory(plan), commands.remedy)
+            if is_first():
+                click.echo(needed)
+            return
+        directory: AbstractContextManager[Path]
+        if not is_first():
+            directory = nullcontext(Path())
+        elif resume is not None:
+            directory = _reopen(commands, resume, config)
+        else:
+            directory = directories.claim(
+                out, config, files.names_of(model), overwrite=overwrite, say=say
+            )
+        with directory as path:
+            shared = Path(agreed_text(str(path.absolute())))
+            interrupted = _train(
+                commands, plan, config, shared, checkpoint_every, resume is not None, quiet
+            )
+        if interrupted is not None:
+            remedy = f"simplex-jax {model.name} --resume {shared}"
+            if one_of_several:
+                remedy = "the same command, which keeps finished fits"
+            if is_first():
+                click.echo(
+                    f"{interrupted.name} has ended the run early; continue with: {remedy}", err=True
+                )
+            raise SystemExit(128 + interrupted)
+
+    return fit
+
+
+def _check_lengths(settings: Mapping[str, Any]) -> None:
+    """Raise a UsageError if a run is given several lengths."""
+    lengths = [name for name in _LENGTHS if settings[name] is not None]
+    if len(lengths) > 1:
+        raise click.UsageError(f"give one of --{' and --'.join(lengths)}")
+
+
+def _check_apart(input: Path | None, out: Path | None) -> None:
+    """Raise a UsageError for a run in a folder of texts, whose files would be read as more texts.
+
+    It could neither be resumed nor run again.
+    """
+    if input is None or not input.is_dir() or store.is_stored(input):
+        return
+    place, texts = (out or Path()).resolve(), input.resolve()
+    if not place.is_relative_to(texts):
+        return
+    if not any(name.startswith(".") for name in place.relative_to(texts).parts):  # not read
+        raise click.UsageError(
+            f"the files of the run would be among the texts in {input}: give an --out elsewhere"
+        )
+
+
+def _source(
+    commands: Commands,
+    input: Path | None,
+    reading: dict[str, Any],
+    holdout: int | None,
+    holdout_seed: int | None,
+) -> dict[str, Any]:
+    """Check the reading options of a new run, and return its source for `config.json`."""
+    typed = options.typed(commands.reading)
+    extra = [flag for name, flag in typed.items() if name not in commands.of_embedded]
+    if input is None and extra:
+        raise click.UsageError(f"{extra[0]} requires INPUT")
+    commands.check_reading(input, reading, typed)
+    return {
+        "input": None if input is None else options.input_path(input),
+        "reading": options.absolute(reading),
+        "holdout": holdout,
+        "holdout_seed": holdout_seed,
+    }
+
+
+def _resumed_run(
+    commands: Commands, directory: Path, input: Path | None, settings: Mapping[str, Any]
+) -> _Request | None:
+    """Return a resumed run; None if it is finished and has no new length."""
+    config = _resumed_config(commands, directory)
+    # Damaged settings are an error of the run; new ones that contradict them, of the command.
+    recorded = files.settings_of(commands.model, config["settings"], directory)
+    changes = _changes(commands, settings)
+    if not changes and files.finished(commands.model, directory):
+        return None
+    if settings.get("devices") is not None:  # This machine may have fewer than the previous one.
+        changes["devices"] = settings["devices"]
+    source = dict(config["source"])
+    if input is not None:
+        source["input"] = options.input_path(input)
+    with usage():
+        model_settings = dataclasses.replace(recorded, **changes)
+    given = [str(argument) for argument in config.get("given", ())]
+    return _Request(model_settings, source, given, config["corpus"].get("digest"))
+
+
+def _resumed_config(commands: Commands, directory: Path) -> dict[str, Any]:
+    """Return the configuration of a resumed run, which the command line may change in part."""
+    allowed = {*_WITH_RESUME, *commands.goal}
+    if refused := [flag for name, flag in options.typed().items() if name not in allowed]:
+        raise click.UsageError(
+            f"{refused[0]} cannot change a resumed run: all settings but its length and devices "
+            f"come from {directory / files.CONFIG}"
+        )
+    config = saved.load_config(directory, commands.model.name)
+    _check_source(config.get("source"), commands.reading, directory / files.CONFIG)
+    if is_first():  # Other processes may already see its lock.
+        lock.check(directory)
+    return config
+
+
+def _changes(commands: Commands, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a new length or goal of a resumed run changes, if there is one."""
+    changed = (*_LENGTHS, *commands.goal)
+    overrides = {name: settings[name] for name in changed if settings[name] is not None}
+    if not overrides:
+        return {}
+    # A length replaces a goal, and vice versa.
+    replaced = _LENGTHS if overrides.keys() <= set(commands.goal) else changed
+    return dict.fromkeys(replaced) | overrides
+
+
+def _check_source(source: Any, reading: Mapping[str, Any], config: Path) -> None:
+    """Raise a RunError unless the source of a run has the form that `fit` writes."""
+    if not isinstance(source, dict):
+        raise RunError(f"{config}: cannot resume: its source is missing")
+    entries = {"input", "reading", "holdout", "holdout_seed"}
+    sound = (
+        source.keys() == entries
+        and isinstance(source["input"], str | None)
+        and isinstance(source["reading"], dict)
+        and source["reading"].keys() == reading.keys()
+    )
+    if not sound:
+        raise RunError(f"{config}: cannot resume: its source has missing, unknown or wrong entries")
+
+
+def _plan(commands: Commands, request: _Request, say: Callable[[str], None]) -> Plan:
+    """Read the data of a run and resolve its options."""
+    # Before JAX starts, which would treat all CPU cores as one device.
+    devices.use(commands.devices(request.settings))
+    source = request.source
+    say(f"reading {source['input'] or 'the embedded corpus'} ...")
+    input = None if source["input"] is None else Path(source["input"])
+    data = commands.read(input, source["reading"])
+    session = pipeline.Session(holdout=source["holdout"], holdout_seed=source["holdout_seed"])
+    plan = pipeline.plan_of(commands.model, data, request.settings, session)
+    if session.holdout is None and not plan.held and len(plan.train.names) > 9:
+        say("the documents are too short to hold some out: nothing will be predicted")
+    return plan
+
+
+def _config(commands: Commands, request: _Request, plan: Plan) -> dict[str, Any]:
+    """Return the contents of `config.json`, with the reading options that the input determines."""
+    source = request.source
+    reading = commands.resolve_reading(source["input"], source["reading"])
+    facts = pipeline.corpus_of(commands.model, plan)
+    return files.config_of(
+        commands.model, plan.settings, facts, source | {"reading": reading}, given=request.given
+    )
+
+
+def _check_digest(digest: str | None, config: Mapping[str, Any], directory: Path) -> None:
+    """Raise a ValueError if a run would be resumed with data other than its own."""
+    if digest != config["corpus"]["digest"]:
+        raise ValueError(
+            f"{config['source']['input']}: these are not the data of the run in {directory} "
+            "(different digests): put them back, or name them as INPUT if they have moved"
+        )
+
+
+def _check_same(commands: Commands, config: Mapping[str, Any], directory: Path) -> None:
+    """Raise a ValueError unless the run in a directory is the requested one."""
+    earlier, now = saved.load_config(directory, commands.model.name), output.plain(config)
+    assert isinstance(now, dict)
+    names = [
+        name
+        for part in ("settings", "source", "corpus")
+        if isinstance(then := earlier.get(part), dict)
+        for name in now[part]
+        if then.get(name) != now[part][name]
+    ]
+    if names or not isinstance(earlier.get("source"), dict):
+        differing = ", ".join(names) or "source"
+        raise ValueError(
+            f"the run in {directory} has other settings or data ({differing}): choose another "
+            "--out, or pass --overwrite, which replaces it"
+        )
+
+
+@contextmanager
+def _reopen(commands: Commands, path: Path, config: Mapping[str, Any]) -> Iterator[Path]:
+    """Lock the directory of a resumed run, and write its new length to `config.json`."""
+    with directories.reopen(path, files.names_of(commands.model)) as directory:
+        changed = {files.CONFIG: dict(config)}
+        if saved.finished(directory):  # A longer run is unfinished until it reaches the new length.
+            summary = saved.load_json(directory / files.SUMMARY)
+            changed[files.SUMMARY] = summary | {"interrupted": True}
+        before = {name: (directory / name).read_text("utf-8") for name in changed}
+        for name, value in changed.items():
+            output.write_json(directory / name, value)
+        try:
+            yield directory
+        except ValueError:  # It was refused before it began.
+            for name, text in before.items():
+                output.write_text(directory / name, text)
+            raise
+
+
+def _train(
+    commands: Commands,
+    plan: Plan,
+    config: Mapping[str, Any],
+    directory: Path,
+    checkpoint_every: float,
+    resume: bool,
+    quiet: bool,
+) -> signal.Signals | None:
+    """Train a run in its directory and write its results; return the signal that ended it."""
+    model, say = commands.model, console.speaker(quiet)
+    hooks: list[Hook] = [MetricsLog(directory / files.METRICS)] if is_first() else []
+    if not quiet:
+        say("compiling ...")
+        settings = plan.settings
+        target = commands.target(settings)
+        hooks.append(Progress(commands.shown, max_seconds=settings.seconds, target=target))
+    session = pipeline.Session(
+        hooks=hooks,
+        checkpoint=directory / directories.CHECKPOINT,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+        samples_dir=directory / directories.SAMPLES,
+        progress=console.Stages(quiet),
+    )
+    fitted = pipeline.train(model, plan, session)
+    fitted = dataclasses.replace(fitted, again=options.again(fitted, config))
+    if commands.share is not None:
+        with in_step(OSError):  # before any process writes its share
+            if is_first():
+                directories.remove_shares(directory, files.names_of(model))
+        commands.share(fitted, plan, directory, console.Stages(quiet))
+    if is_first():
+        output.write_json(directory / files.CONFIG, {**config, "again": fitted.again})
+        files.write(model, fitted, directory)
+    for warning in fitted.warnings:
+        say(f"warning: {warning}")
+    tell = console.speaker(quiet, results=True)
+    tell(commands.outcome(fitted))
+    if fitted.again:
+        tell(f"this again, to the bit: {fitted.again}")
+    tell(f"written to {directory}; open {directory / files.REPORT}")
+    return fitted.interrupted

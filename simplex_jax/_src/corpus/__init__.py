@@ -1,0 +1,53 @@
+"""Corpora: word counts of documents from arrays, text and files, and the embedded corpus."""
+
+from simplex_jax._src.corpus.corpus import MAX_COUNT, Corpus, CorpusError, digest, from_counts
+from simplex_jax._src.corpus.embedded import EMBEDDED_OPTIONS, embedded_corpus, embedded_years
+from simplex_jax._src.corpus.formats import FORMATS
+from simplex_jax._src.corpus.mapping import Mapped, same_words, to_vocabulary
+from simplex_jax._src.corpus.metadata import read_columns
+from simplex_jax._src.corpus.readers import (
+    convert,
+    kind_of,
+    read,
+    read_table,
+    read_texts,
+    read_vectors,
+    resolve,
+)
+from simplex_jax._src.corpus.reading import Metadata, Reading
+from simplex_jax._src.corpus.split import holdout, split_tokens
+from simplex_jax._src.corpus.stopwords import drop_words
+from simplex_jax._src.corpus.text import TextOptions, from_texts, tokens
+from simplex_jax._src.corpus.vocabulary import read_vocabulary
+
+__all__ = [
+    "EMBEDDED_OPTIONS",
+    "FORMATS",
+    "MAX_COUNT",
+    "Corpus",
+    "CorpusError",
+    "Mapped",
+    "Metadata",
+    "Reading",
+    "TextOptions",
+    "convert",
+    "digest",
+    "drop_words",
+    "embedded_corpus",
+    "embedded_years",
+    "from_counts",
+    "from_texts",
+    "holdout",
+    "kind_of",
+    "read",
+    "read_columns",
+    "read_table",
+    "read_texts",
+    "read_vectors",
+    "read_vocabulary",
+    "resolve",
+    "same_words",
+    "split_tokens",
+    "to_vocabulary",
+    "tokens",
+]

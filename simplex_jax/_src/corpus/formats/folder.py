@@ -1,0 +1,110 @@
+"""A folder or zip archive of text files, one document each."""
+
+import os
+import stat
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from simplex_jax._src.corpus import files, foreign, packed
+from simplex_jax._src.corpus.corpus import Corpus, error_at, printable
+from simplex_jax._src.corpus.encodings import Encoding, Stream, recoded
+from simplex_jax._src.corpus.formats.format import Format, Source, members_of
+from simplex_jax._src.corpus.reading import Reading, corpus_of_texts
+
+_ZARR = {".zgroup", ".zarray", ".zattrs", "zarr.json"}
+"""Members of a folder that zarr writes."""
+
+
+def recognises(source: Source) -> bool:
+    """Recognise a folder, or an archive of several files."""
+    return source.folder
+
+
+def read(path: Path, reading: Reading) -> Corpus:
+    """Read all files below a folder, sorted by path, which becomes the document's name.
+
+    Hidden files and folders (with a leading dot) and links to folders are skipped. An empty file is
+    an empty document. Files in a folder may be packed.
+    """
+    return corpus_of_texts(texts(path, reading), path, reading)
+
+
+def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
+    """Yield the paths and texts of files."""
+    documents = _folder_texts if os.path.isdir(path) else _archive_texts
+    wrong = []
+    for name, text, intact in documents(path, reading.coding):
+        if not intact:
+            wrong.append(name)
+        yield name, text
+    if wrong:
+        where = f"{len(wrong):,} files, the first is {printable(wrong[0])}"
+        files.warn_of_errors(path, reading.coding, where)
+
+
+FORMAT = Format(
+    "folder", "counts", "a folder, or a zip archive, of text files", recognises, read, texts=texts
+)
+
+
+def _folder_texts(root: Path, encoding: Encoding) -> Iterator[tuple[str, str, bool]]:
+    """Yield the name and text of each file in a folder, and whether it is in the encoding."""
+
+    def stop(error: OSError) -> None:
+        raise files.unreadable(Path(error.filename or root), error)
+
+    paths = []
+    for folder, subfolders, file_names in os.walk(root, onerror=stop):
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        paths += [Path(folder, name) for name in file_names if not name.startswith(".")]
+    if root.suffix == ".zarr" or _ZARR.intersection(os.listdir(root)):
+        remedy = "convert it with anndata: anndata.read_zarr(folder).write_h5ad('cells.h5ad')"
+        raise error_at(root, "this is a zarr store", remedy)
+    if not paths:
+        raise error_at(root, "no file in the folder", "give a folder of text files")
+    for name, path in sorted((path.relative_to(root).as_posix(), path) for path in paths):
+        text, intact = "", True
+        if not _is_empty(path):
+            with files.reading(path, encoding) as (stream, _):
+                text, intact = _text(stream, path)
+        yield os.fsencode(name).decode("utf-8", "backslashreplace"), text, intact
+
+
+def _is_empty(path: Path) -> bool:
+    """Return whether this is an empty regular file; the size of a pipe means nothing."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise files.unreadable(path, error) from None
+    return stat.S_ISREG(status.st_mode) and status.st_size == 0
+
+
+def _archive_texts(path: Path, encoding: Encoding) -> Iterator[tuple[str, str, bool]]:
+    """Yield the same for a zip archive, within the limit for packed files."""
+    members = members_of(path)
+    if members is None:
+        raise error_at(path, "not a folder", "give a folder of text files, or another format")
+    if not members:
+        raise error_at(path, "no file in the archive", "give an archive of text files")
+    foreign.refuse_members([member.filename for member in members], path)
+    with files.open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        limit = packed.unpacked_limit(os.fstat(file.fileno()).st_size)
+        for member in members:
+            place = path / member.filename
+            source = files.open_member(archive, member, path)
+            with Stream(files.Guarded(source, place, limit, "zip"), encoding) as stream:
+                foreign.refuse(stream.peek(files.HEAD), place)
+                text, intact = _text(recoded(stream, place), place)
+            limit -= member.file_size
+            yield member.filename.encode("utf-8", "backslashreplace").decode(), text, intact
+
+
+def _text(stream: Stream, path: Path) -> tuple[str, bool]:
+    data = stream.read(files.MAX_DOCUMENT + 1)
+    if data.startswith(b"%%MatrixMarket"):
+        remedy = "give it by itself, or the folder of a 10x matrix, features and barcodes"
+        raise error_at(path, "a matrix among texts", remedy)
+    if len(data) > files.MAX_DOCUMENT:
+        raise error_at(path, "the file has more than 64 MiB", "cut it into documents")
+    return files.decoded(data, path, stream.encoding)

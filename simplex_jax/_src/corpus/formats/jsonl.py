@@ -1,0 +1,119 @@
+"""JSON lines, `.jsonl`: one object a line, with fields for a document's name and text."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from simplex_jax._src.corpus.corpus import Corpus, error_at, printable
+from simplex_jax._src.corpus.encodings import Encoding
+from simplex_jax._src.corpus.files import text_lines
+from simplex_jax._src.corpus.formats import columns
+from simplex_jax._src.corpus.formats.format import Format, Source
+from simplex_jax._src.corpus.reading import Metadata, Reading, corpus_of_texts
+
+_START = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
+_ONE_A_LINE = "write one object a line, as `jq -c '.[]'` does of an array"
+
+
+def recognises(source: Source) -> bool:
+    """Recognise JSON by the name, or by an object or array of objects at the start."""
+    named = source.named(".jsonl", ".ndjson", ".json")
+    return named or (not source.folder and _START.match(source.head) is not None)
+
+
+def read(path: Path, reading: Reading) -> Corpus:
+    """Read objects with the text in one field and the name, if any, in another.
+
+    The fields are chosen from the first object by `columns.resolved`. A text is a string, or null
+    for an empty document; a name is a string or a number. Without a field of names, documents are
+    numbered from 1. Blank lines are skipped.
+    """
+    return corpus_of_texts(texts(path, reading), path, reading)
+
+
+def resolve(path: Path, reading: Reading) -> Reading:
+    """Fill in the fields of the first object; see `columns.resolved`."""
+    for line, entry in _objects(path, reading.coding):
+        return columns.resolved(list(entry), reading, path, line)
+    return reading
+
+
+def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
+    """Read fields of the objects; documents are named as by `read`.
+
+    A field may be missing or null. Other values must be strings, numbers or booleans.
+    """
+    names, values = [], dict[str, list[Any]]((name, []) for name in wanted)
+    fields, name = dict[str, None](), None
+    for number, (line, entry) in enumerate(_objects(path, reading.coding), start=1):
+        if number == 1:
+            name = columns.id_column(list(entry), reading.id_column, path, line)
+        names.append(str(number) if name is None else _name(entry, name, path, line))
+        fields |= dict.fromkeys(entry)
+        for field, collected in values.items():
+            value = entry.get(field)
+            if not isinstance(value, str | int | float | None):
+                raise _field_error(path, line, field, value, "give a string or a number")
+            collected.append(_escape_surrogates(value) if isinstance(value, str) else value)
+    columns.wanted(list(fields), wanted, path, None)
+    return Metadata(tuple(names), dict(values))
+
+
+def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of the objects."""
+    text = name = None
+    for number, (line, entry) in enumerate(_objects(path, reading.coding), start=1):
+        if text is None:
+            chosen = columns.resolved(list(entry), reading, path, line)
+            text, name = chosen.text_column or "", chosen.id_column
+        value = _field(entry, text, path, line)
+        if value is not None and not isinstance(value, str):
+            raise _field_error(path, line, text, value, "give a string")
+        yield str(number) if name is None else _name(entry, name, path, line), value or ""
+
+
+_NOUN, _OPTIONS = "JSON lines with a field of texts", ("text_column", "id_column")
+FORMAT = Format(
+    "jsonl", "counts", _NOUN, recognises, read, _OPTIONS, resolve, columns=metadata, texts=texts
+)
+
+
+def _objects(path: Path, encoding: Encoding) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in text_lines(path, encoding):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+        except RecursionError:
+            raise error_at(path, "nested too deeply", "give flat objects", line=number) from None
+        except ValueError as error:
+            problem = f"not JSON on one line ({printable(error)})"
+            raise error_at(path, problem, _ONE_A_LINE, line=number) from None
+        if not isinstance(entry, dict):
+            raise error_at(path, "not a JSON object", _ONE_A_LINE, line=number)
+        yield number, entry
+
+
+def _field(entry: dict[str, Any], name: str, path: Path, line: int) -> Any:
+    if name not in entry:
+        raise error_at(path, f"no field {printable(name)!r}", "give it in every object", line=line)
+    return entry[name]
+
+
+def _name(entry: dict[str, Any], name: str, path: Path, line: int) -> str:
+    value = _field(entry, name, path, line)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise _field_error(path, line, name, value, "give a string or a number")
+    return _escape_surrogates(str(value))
+
+
+def _escape_surrogates(text: str) -> str:
+    r"""Return a text with lone surrogates such as \ud800 escaped: UTF-8 cannot encode them."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _field_error(path: Path, line: int, name: str, value: Any, remedy: str) -> Exception:
+    problem = f"field {printable(name)!r} is {printable(json.dumps(value))}"
+    return error_at(path, problem[:200], remedy, line=line)

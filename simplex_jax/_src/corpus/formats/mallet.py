@@ -1,0 +1,183 @@
+"""MALLET's texts, one `name label text` a line, and its sampling states (`topic-state.gz`)."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax._src.corpus import files
+from simplex_jax._src.corpus.corpus import MAX_WORDS, Corpus, error_at
+from simplex_jax._src.corpus.encodings import Encoding
+from simplex_jax._src.corpus.files import MAX_UNUSED, shown, text_lines
+from simplex_jax._src.corpus.formats import columns
+from simplex_jax._src.corpus.formats.format import Format, Source
+from simplex_jax._src.corpus.formats.matrix import corpus_of
+from simplex_jax._src.corpus.reading import Metadata, Reading, corpus_of_texts
+
+_LINE = re.compile(r"(\S*)[\s,]*(\S*)[\s,]*(.*)")
+"""The regular expression by which `mallet import-file` divides lines."""
+
+_INSPECTED = 64  # lines
+_LONGEST = 2**20
+_LETTERS = re.compile(rb"[a-zA-Z\x80-\xff]{2}")
+_FIELDS = ("typeindex", "type", "topic")
+
+
+def recognises(source: Source) -> bool:
+    """Recognise lines that all begin with a name of their own and one of a few labels."""
+    return not source.folder and _separator(source.path) is not None
+
+
+def read(path: Path, reading: Reading) -> Corpus:
+    """Read documents named by the first word of their lines; labels are not part of the text.
+
+    Where blanks instead of tabs follow name and label, the line may be a text as well, and the
+    format must be named.
+    """
+    return corpus_of_texts(texts(path, reading), path, reading)
+
+
+def resolve(path: Path, reading: Reading) -> Reading:
+    """Return the options, or raise a CorpusError if they do not say which format this is."""
+    kind = _separator(path) if reading.format is None else "tabs"
+    if kind == "header":
+        problem = "the first line seems to have column names"
+        raise error_at(path, problem, "give --format (format) tsv, or mallet if it is a document")
+    if kind == "blanks":
+        raise error_at(
+            path,
+            "each line begins with a name and one of a few labels, as MALLET's do, or is all text",
+            "give --format (format) mallet to leave name and label out of the texts, or lines",
+        )
+    return reading
+
+
+def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of lines."""
+    for name, _, text in _instances(path, reading):
+        yield name, text
+
+
+def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
+    """Read the labels, a column called `label`."""
+    chosen = columns.wanted(["label"], wanted, path, None)
+    instances = list(_instances(path, reading))
+    names = tuple(name for name, _, _ in instances)
+    return Metadata(names, {column: [label for _, label, _ in instances] for column in chosen})
+
+
+INSTANCES = Format(
+    "mallet",
+    "counts",
+    "MALLET's `name label text` lines",
+    recognises,
+    read,
+    resolve=resolve,
+    columns=metadata,
+    texts=texts,
+)
+
+
+def _instances(path: Path, reading: Reading) -> Iterator[tuple[str, str, str]]:
+    resolve(path, reading)
+    for number, line in text_lines(path, reading.coding):
+        if not line.strip():
+            continue  # as in MALLET
+        fields = _LINE.fullmatch(line.strip())
+        name, label, text = fields.groups() if fields else ("", "", "")
+        if not label:
+            raise error_at(path, "no label", "write `name label text`", line=number)
+        yield name, label, text
+
+
+def _separator(path: Path) -> str | None:
+    """Return whether `tabs` or `blanks` follow names and labels; None if these are other lines.
+
+    It is `header` if the first line has the name of a column of texts.
+    """
+    with files.reading(path, Encoding(errors="replace")) as (stream, _):
+        start = [stream.readline(_LONGEST).strip(b"\r\n") for _ in range(_INSPECTED)]
+    lines = [line for line in start if line.strip()]
+    for kind, separator, fewest, share in (("tabs", b"\t", 2, 2), ("blanks", None, 6, 3)):
+        found = list(takewhile(bool, (_name_and_label(line, separator) for line in lines)))
+        names, labels = {pair[0] for pair in found}, Counter(pair[1] for pair in found)
+        if len(found) == len(lines) == len(names) >= fewest:
+            often = min(labels.values()) > 1 or len(labels) == 1
+            if len(labels) * share <= len(names) and (often or kind == "tabs"):
+                title = lines[0].split(separator, 2)[2].strip().lower().decode("latin-1")
+                return "header" if title in columns.TEXT else kind
+    return None
+
+
+def _name_and_label(line: bytes, separator: bytes | None) -> tuple[bytes, ...]:
+    """Return the first two fields of a line, if a text comes after them; otherwise nothing."""
+    name, label, text = (*line.split(separator, 2), b"", b"", b"")[:3]
+    single = len(name.split()) == len(label.split()) == 1
+    return (name, label) if single and _LETTERS.search(text) else ()
+
+
+def recognises_state(source: Source) -> bool:
+    """Recognise the first line of a sampling state."""
+    return source.head.startswith(b"#doc ")
+
+
+def read_state(path: Path, reading: Reading) -> Corpus:
+    """Read the counts of words in documents from a sampling state; its topics are not used.
+
+    Documents are named by their sources if these are distinct, and by their numbers otherwise.
+    Documents without a token, which the state leaves out, are empty.
+    """
+    entries = Counter[tuple[int, int]]()
+    words, sources = dict[int, str](), dict[int, str]()
+    lines = text_lines(path, reading.coding)
+    _, header = next(lines)
+    title = header.removeprefix("#").split()
+    if tuple(title[-3:]) != _FIELDS or title[:1] != ["doc"]:
+        remedy = "give a state that mallet train-topics --output-state wrote"
+        raise error_at(path, "not the first line of a state", remedy, line=1)
+    last = len(title) - title.index("pos") if "pos" in title else 3  # fields after the source
+    for number, line in lines:
+        if line.startswith("#"):
+            continue
+        fields = line.rsplit(" ", last)
+        document, _, source = fields[0].partition(" ")
+        if len(fields) != last + 1 or not (document.isdecimal() and fields[-3].isdecimal()):
+            problem = f"{shown(line.encode())} is not a token"
+            raise error_at(path, problem, f"write `{' '.join(title)}`", line=number)
+        row, column, word = int(document), int(fields[-3]), fields[-2]
+        if max(row, column) >= MAX_WORDS:
+            raise error_at(path, f"{line[:40]!r} is out of range", "correct the line", line=number)
+        if words.setdefault(column, word) != word:
+            problem = f"word {column} is {word!r} here and {words[column]!r} before"
+            raise error_at(path, problem, "give one whole state", line=number)
+        sources[row] = source
+        entries[row, column] += 1
+    if not entries:
+        raise error_at(path, "no token in the file", "give one whole state")
+    documents = max(sources) + 1
+    if documents > len(entries) + MAX_UNUSED:
+        problem = f"{documents} documents, {len(entries)} entries"
+        raise error_at(path, problem, "correct the numbers")
+    order = sorted(words)
+    place = {column: index for index, column in enumerate(order)}
+    rows, used = np.array(list(entries), np.int64).T
+    parts = (list(entries.values()), (rows, [place[column] for column in used.tolist()]))
+    table = sp.csr_array(parts, shape=(documents, len(order)))
+    names = [sources.get(row) or str(row) for row in range(documents)]
+    if len(set(names)) < documents:
+        names = [str(row) for row in range(documents)]
+    return corpus_of(table, path, reading, [words[column] for column in order], names)
+
+
+STATE = Format(
+    "mallet-state",
+    "counts",
+    "MALLET's topic-state.gz",
+    recognises_state,
+    read_state,
+    options=("names",),
+)

@@ -1,0 +1,495 @@
+"""Text to counts: tokens and vocabulary limits, with scikit-learn's `CountVectorizer`."""
+
+import functools
+import itertools
+import os
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax._src.corpus import letters
+from simplex_jax._src.corpus.corpus import (
+    Corpus,
+    CorpusError,
+    EmptyCorpusError,
+    Tokens,
+    distinct_words,
+    empty_corpus,
+    error_at,
+    from_counts,
+    labels_of,
+    printable,
+)
+from simplex_jax._src.corpus.files import text_lines
+from simplex_jax._src.corpus.vocabulary import composed, warn_of_foreign
+
+TOKENS = ("words", "blanks", "icu")
+"""What the tokens of a text can be; see `TextOptions`."""
+
+_MANY = 0.05
+"""Share of the tokens that are lost to the pattern at which a warning says so."""
+
+_MOST_LOST = 0.5
+"""The same for words of scripts in which short words are mostly function words."""
+
+_LETTER, _CONTENT = re.compile(r"[^\W\d_]"), re.compile(r"[^\W_]")
+
+_CONTRACTIONS = frozenset((
+    "ain", "aren", "couldn", "didn", "doesn", "don", "hadn", "hasn", "isn", "mightn", "mustn",
+    "needn", "shan", "shouldn", "wasn", "weren", "wouldn", "d", "ll", "m", "re", "s", "t", "ve",
+))  # fmt: skip
+"""What words such as `don't` and `we've` become; scikit-learn's list lacks these."""
+
+_EXCERPT = 200
+"""Characters of an excerpt, which takes about as much memory as the counts of 25 words."""
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """Tokens of text and limits of the vocabulary.
+
+    Attributes:
+        tokens: `words` finds words by `token_pattern`. `blanks` is for texts whose words are
+            separated already: it splits them at blanks, and drops nothing. `icu` separates words
+            by the rules and dictionaries of ICU, as texts in Chinese, Japanese, Thai, Lao, Khmer
+            and Burmese need; it requires `pip install 'simplex-jax[icu]'`.
+        lowercase: Convert text to lower case first.
+        token_pattern: Regular expression of a word, with at most one group; by default three or
+            more letters of any script, with their marks, digits and underscores within or after
+            them (`new_york`, `covid19`), or two capital letters (`AI`). Texts are composed (NFC)
+            first.
+        ngrams: Shortest and longest runs of successive words to count: (1, 2) for words and pairs,
+            joined by a blank. Stop words are left out first.
+        stop_words: `english` (scikit-learn's list, and parts of contractions such as `don` and
+            `ve`), `none`, or a UTF-8 file with one word a line.
+        min_df: Leave out words in fewer documents: a number, or a fraction of the documents.
+        max_df: Leave out words in more documents: a number, or a fraction of the documents.
+        max_vocabulary: Number of most frequent words to keep; None for all.
+
+    Raises:
+        ValueError: An option is out of range; the message names it.
+
+    Example:
+        >>> TextOptions(min_df=1.5)
+        Traceback (most recent call last):
+        ValueError: min_df=1.5: give a whole number from 1 or a fraction from 0 to 1
+    """
+
+    tokens: str = "words"
+    lowercase: bool = True
+    token_pattern: str = letters.PATTERN
+    ngrams: tuple[int, int] = (1, 1)
+    stop_words: str = "english"
+    min_df: int | float = 5
+    max_df: int | float = 0.5
+    max_vocabulary: int | None = 30_000
+
+    def __post_init__(self) -> None:
+        if self.tokens not in TOKENS:
+            raise ValueError(f"tokens={self.tokens!r}: give one of {', '.join(TOKENS)}")
+        if self.tokens != "words" and self.token_pattern != letters.PATTERN:
+            raise ValueError(f"tokens={self.tokens!r} has no effect with a token_pattern: omit one")
+        try:
+            groups = re.compile(self.token_pattern).groups
+        except (re.error, TypeError) as error:
+            raise ValueError(
+                f"token_pattern={self.token_pattern!r}: not a regular expression ({error})"
+            ) from None
+        if groups > 1:
+            raise ValueError(f"token_pattern={self.token_pattern!r}: use at most one group")
+        if len(self.ngrams) != 2 or not 1 <= self.ngrams[0] <= self.ngrams[1]:
+            raise ValueError(f"ngrams={self.ngrams!r}: give two whole numbers from 1, in order")
+        for name in ("min_df", "max_df"):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if not whole and not (isinstance(value, float) and 0 <= value <= 1):
+                raise ValueError(
+                    f"{name}={value!r}: give a whole number from 1 or a fraction from 0 to 1"
+                )
+        if self.max_vocabulary is not None and self.max_vocabulary < 1:
+            raise ValueError(f"max_vocabulary={self.max_vocabulary}: give at least 1, or None")
+
+
+def from_texts(
+    texts: Iterable[str | Sequence[str]],
+    names: Sequence[str] | None = None,
+    *,
+    options: TextOptions | None = None,
+    vocabulary: Sequence[str] | None = None,
+    source: str = "texts",
+) -> Corpus:
+    """Count the words of texts.
+
+    Args:
+        texts: One string per document, or a list of its tokens, which are counted as they are
+            except for case and stop words; read once, so it may be a generator. Documents without
+            words are kept, empty.
+        names: Names of the documents; by default the index of a pandas Series, otherwise
+            `0, 1, ...`. Read after the last text, so it may be filled in the meantime.
+        options: Tokens and vocabulary limits; by default `TextOptions()`.
+        vocabulary: The words to count, in this order, regardless of limits and stop words; they are
+            compared in composed form (NFC). With it the texts may have no word at all.
+        source: Name of the texts in error messages, such as a file name.
+
+    Returns:
+        The corpus, with words in alphabetical order (or the order of `vocabulary`).
+
+    Raises:
+        CorpusError: There is no text, one is not a string, or, without `vocabulary`, no word is
+            left.
+        ImportError: `tokens="icu"`, and ICU is not installed.
+
+    Example:
+        >>> limits = TextOptions(min_df=1, max_df=1.0)
+        >>> corpus = from_texts(["The apple and the pear", "Pear, pear!"], options=limits)
+        >>> corpus.vocabulary, corpus.counts.toarray().tolist()
+        (('apple', 'pear'), [[1, 1], [0, 2]])
+        >>> corpus.tokens.dropped
+        {'stop words': 3}
+        >>> from_texts([["New York", "AI"], ["AI"]], options=limits).vocabulary
+        ('ai', 'new york')
+    """
+    if isinstance(texts, str | os.PathLike):
+        raise error_at(
+            source,
+            f"one string or path, {printable(texts)!r}, in place of several texts",
+            "give a list of strings, one a document, or for a file corpus.read(path)",
+        )
+    if isinstance(texts, Mapping) or len(getattr(texts, "shape", (0,))) != 1:
+        # Iteration over them gives names, of columns or of documents.
+        raise error_at(
+            source,
+            f"a {type(texts).__name__} in place of several texts",
+            "give one of its columns, or the values of a dict of documents: one string a document",
+        )
+    options = options or TextOptions()
+    if names is None:
+        names = getattr(texts, "index", None) if hasattr(texts, "dtype") else None
+    words_nfc = None
+    if vocabulary is not None:
+        vocabulary = distinct_words(vocabulary, source)
+        words_nfc = distinct_words([composed(word) for word in vocabulary], source)
+    reader = _Reader(options, keep_stop_words=vocabulary is not None)
+    # Slow to import, and not needed for corpora of counts.
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    vectorizer = CountVectorizer(
+        analyzer=reader.terms, lowercase=False, vocabulary=words_nfc, dtype=np.int64
+    )
+    excerpts = list[str]()
+
+    def documents() -> Iterator[str | list[str]]:
+        # CountVectorizer decodes bytes, and raises a ValueError for NaN, a missing text of pandas.
+        for number, text in enumerate(texts):
+            checked = _checked_text(text, number, source)
+            excerpts.append(excerpt(checked if isinstance(checked, str) else " ".join(checked)))
+            yield checked
+
+    try:
+        counts = sp.csr_array(vectorizer.fit_transform(documents()))
+    except CorpusError:
+        raise
+    except ValueError:  # an empty vocabulary
+        counts = sp.csr_array((len(excerpts), 0), dtype=np.int64)
+    if vocabulary is None:
+        found = np.asarray(vectorizer.get_feature_names_out() if counts.shape[1] else [], object)
+        chosen, lost = _limited(counts, options)
+        counts, words = counts[:, chosen], found[chosen].tolist()
+    else:
+        words, lost = vocabulary, {"not in the vocabulary": reader.kept - int(counts.sum())}
+    if counts.nnz:
+        corpus = from_counts(counts, words, names, source=source)
+    else:
+        error = str(error_at(source, *_no_word_error(options, len(excerpts), reader)))
+        if not excerpts:
+            raise CorpusError(error)
+        shape = (len(excerpts), len(vocabulary or "_"))
+        _, labels = labels_of((), shape, vocabulary, names, source)
+        if vocabulary is None:
+            raise EmptyCorpusError(error, labels)
+        warn_of_foreign(reader.kept, source, "check its language, and upper and lower case")
+        corpus = empty_corpus(vocabulary, labels)
+    told = reader.tokens(int(counts.sum()), lost)
+    if vocabulary is None and (problem := reader.problem()):
+        warnings.warn(f"{source}: {problem}", stacklevel=2)
+    return corpus._replace(excerpts=tuple(excerpts), tokens=told)
+
+
+def _checked_text(text: Any, number: int, source: str) -> str | list[str]:
+    """Return a text, or the tokens of a document as a list of strings."""
+    if isinstance(text, str):
+        return text
+    if isinstance(text, list | tuple) and all(isinstance(word, str) and word for word in text):
+        return list(text)
+    raise error_at(
+        source,
+        f"text {number} (counted from 0) is {printable(repr(text))}, not a string",
+        "give one string a document, or a list of its tokens, which are strings",
+    )
+
+
+def _limited(counts: sp.csr_array, options: TextOptions) -> tuple[np.ndarray, dict[str, int]]:
+    """Return the columns within the limits, and the numbers of tokens that others have."""
+    documents = np.bincount(counts.indices, minlength=counts.shape[1])
+    totals = np.asarray(counts.sum(axis=0)).ravel()
+    least, most = (
+        limit if isinstance(limit, int) else limit * counts.shape[0]
+        for limit in (options.min_df, options.max_df)
+    )
+    rare = documents < least
+    common = (documents > most) & ~rare
+    kept = ~(rare | common)
+    if options.max_vocabulary is not None and kept.sum() > options.max_vocabulary:
+        order = np.flatnonzero(kept)
+        # As scikit-learn chooses between words of equal totals.
+        order = order[(-totals[order]).argsort()[: options.max_vocabulary]]
+        chosen = np.zeros_like(kept)
+        chosen[order] = True
+    else:
+        chosen = kept
+    lost = {
+        f"in fewer documents than min_df={options.min_df:g}": rare,
+        f"in more documents than max_df={options.max_df:g}": common,
+        f"beyond max_vocabulary={options.max_vocabulary}": kept & ~chosen,
+    }
+    return np.flatnonzero(chosen), {why: int(totals[which].sum()) for why, which in lost.items()}
+
+
+def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
+    """Count the words of texts; return anything else unchanged.
+
+    This lets functions that take a corpus also take a list of strings.
+
+    Args:
+        data: Texts, one string or list of tokens per document, in a list, tuple, generator, array
+            or data frame column; or other data, which are not inspected.
+        vocabulary: The only V words to count, however rare; by default those of the texts, within
+            the limits of `TextOptions()`. Words that its rules cannot produce, such as runs of
+            words, are not counted, with a warning.
+
+    Returns:
+        A `Corpus` of texts, split into words by `TextOptions()`; otherwise `data`.
+
+    Raises:
+        CorpusError: As for `from_texts`, or `data` is one string or path.
+
+    Example:
+        >>> count_texts(["An oak, and an elm.", "Ash."], ["ash", "oak"]).counts.toarray().tolist()
+        [[0, 1], [1, 0]]
+        >>> count_texts([[0, 1], [1, 0]])
+        [[0, 1], [1, 0]]
+    """
+    if isinstance(data, Iterator):
+        data = list(data)
+    single = isinstance(data, str | os.PathLike)
+    several = type(data) in (list, tuple) or (  # not the named tuple of unit vectors
+        len(getattr(data, "shape", ())) == 1 and not sp.issparse(data)
+    )
+    if single or (several and any(map(_is_text, data))):
+        corpus = from_texts(data, vocabulary=vocabulary)
+        if vocabulary is not None and (words := unmatched(corpus.vocabulary, TextOptions())):
+            warnings.warn(
+                f"{len(words)} of {len(vocabulary)} words of the vocabulary are not counted: "
+                f"TextOptions() cannot produce words such as {printable(words[0])!r}; count "
+                "texts with corpus.from_texts and the options of the fit",
+                stacklevel=2,
+            )
+        return corpus
+    return data
+
+
+def _is_text(document: Any) -> bool:
+    """Return whether this is a text, or a list of tokens."""
+    if isinstance(document, list | tuple) and len(document):
+        return isinstance(document[0], str)
+    return isinstance(document, str)
+
+
+@functools.lru_cache(maxsize=4)  # for programs that pass one text at a time
+def unmatched(vocabulary: tuple[str, ...], options: TextOptions) -> tuple[str, ...]:
+    """Return the words that these options produce from no text, stop words aside."""
+    terms = _Reader(options, keep_stop_words=True).terms
+    # A word of two letters comes from capitals.
+    return tuple(
+        word
+        for word in vocabulary
+        if composed(word) not in terms(word) and composed(word) not in terms(word.upper())
+    )
+
+
+def excerpt(text: str) -> str:
+    """Return the beginning of a text, on one line."""
+    start = " ".join(text[: 2 * _EXCERPT].split())
+    cut = len(start) > _EXCERPT or len(text) > 2 * _EXCERPT
+    return start[: _EXCERPT - 1].rstrip() + "…" if cut else start
+
+
+def tokens(texts: Iterable[str], options: TextOptions | None = None) -> Iterator[list[str]]:
+    """Yield the words of each text in order, including stop words.
+
+    Args:
+        texts: One string per document.
+        options: Only case and pattern of the words are used.
+
+    Example:
+        >>> list(tokens(["The apple and the pear", ""]))
+        [['the', 'apple', 'and', 'the', 'pear'], []]
+    """
+    options = replace(options or TextOptions(), ngrams=(1, 1))
+    return map(_Reader(options, keep_stop_words=True).terms, texts)
+
+
+def _no_word_error(options: TextOptions, documents: int, reader: "_Reader") -> tuple[str, str]:
+    if documents == 0:
+        return "no document", "give at least one"
+    if reader.kept == 0:
+        how = f"--token-pattern {options.token_pattern}" if options.tokens == "words" else ""
+        return (
+            f"no word is left: none of {documents} documents has one that matches "
+            f"{printable(how or '--tokens ' + options.tokens)} and is not in "
+            f"stop_words={options.stop_words}",
+            "give --tokens blanks (tokens='blanks') or --token-pattern (token_pattern) if words "
+            "are shorter, or check that this is text",
+        )
+    problem = (
+        f"no word is left after min_df={options.min_df}, max_df={options.max_df}, "
+        f"stop_words={options.stop_words}: none of {documents} documents keeps a word"
+    )
+    return problem, "lower min_df, raise max_df, or check that this is text, one document each"
+
+
+class _Reader:
+    """Finds the terms of documents, words or runs of words, and counts what it drops."""
+
+    def __init__(self, options: TextOptions, *, keep_stop_words: bool) -> None:
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        self._options, self._split = options, _splitter(options)
+        stop_list: Iterable[str] = ()
+        if not keep_stop_words and options.stop_words == "english":
+            stop_list = ENGLISH_STOP_WORDS
+        elif not keep_stop_words and options.stop_words != "none":
+            stop_list = [line for _, line in text_lines(Path(options.stop_words))]
+        # Stop words are split like the text, so that "don't" stops the words it becomes; those of
+        # two letters, such as ai, are found as capitals.
+        split = (self._split(entry)[0] or self._split(entry.upper())[0] for entry in stop_list)
+        self._stop = set(itertools.chain.from_iterable(split))
+        if not keep_stop_words and options.stop_words == "english":
+            self._stop |= ENGLISH_STOP_WORDS | _CONTRACTIONS
+        self.kept = 0  # terms returned
+        self._found = self._stopped = 0
+        self._others = Counter[str]()  # runs of letters and digits that are no words
+        self._unspaced = dict[str, tuple[int, int]]()
+
+    def terms(self, document: str | list[str]) -> list[str]:
+        """Return the terms of a text, or of the tokens of a document."""
+        if isinstance(document, str):
+            words, others = self._split(document)
+            for script, (runs, length) in letters.unspaced(document).items():
+                before = self._unspaced.get(script, (0, 0))
+                self._unspaced[script] = before[0] + runs, before[1] + length
+        else:
+            lower = str.lower if self._options.lowercase else str
+            words, others = [composed(lower(word)) for word in document], []
+        self._others.update(others)
+        content = [word for word in words if word not in self._stop]
+        self._found += len(words) + len(others)
+        self._stopped += len(words) - len(content)
+        shortest, longest = self._options.ngrams
+        if longest > 1:
+            starts = ((size, len(content) - size + 1) for size in range(shortest, longest + 1))
+            content = [
+                " ".join(content[i : i + size]) for size, ends in starts for i in range(ends)
+            ]
+        self.kept += len(content)
+        return content
+
+    def tokens(self, kept: int, lost: Mapping[str, int]) -> Tokens:
+        """Return what became of the tokens, given the numbers that the vocabulary kept and lost."""
+        reasons = Counter({"stop words": self._stopped}) + Counter(lost)
+        for word, count in self._others.items():
+            reasons[self._reason(word)] += count
+        return Tokens(self._found, kept, {why: n for why, n in reasons.most_common() if n})
+
+    def _reason(self, word: str) -> str:
+        """Return why a run of letters and digits is no word."""
+        if word.lower() in self._stop:
+            return "stop words"
+        if not _LETTER.search(word):
+            return "numbers"
+        if self._options.token_pattern != letters.PATTERN:
+            return "not matched by token_pattern"
+        return "beginning with a digit" if len(word) > 2 else "of one or two letters"
+
+    def problem(self) -> str | None:
+        """Return what is lost that should not be, with a remedy; None for nothing."""
+        for script, (runs, length) in self._unspaced.items():
+            together = runs > _MANY * self._found and letters.runs_together(script, length / runs)
+            if together and self._options.tokens != "icu":
+                return (
+                    f"whole clauses in {script} are counted as words, since these scripts have no "
+                    "blanks between words: --tokens icu (TextOptions(tokens='icu')) separates them"
+                )
+        lost = Counter(
+            {
+                word: count
+                for word, count in self._others.items()
+                if self._reason(word) not in ("stop words", "numbers")
+            }
+        )
+        whole = sum(count for word, count in lost.items() if letters.short_in(word))
+        if whole > _MANY * self._found or lost.total() > _MOST_LOST * self._found:
+            examples = ", ".join(printable(word) for word, _ in lost.most_common(3))
+            return (
+                f"{lost.total():,} of {self._found:,} words, such as {examples}, are left out, as "
+                "token_pattern does not match them (by default, words of three or more letters): "
+                "--tokens blanks (TextOptions(tokens='blanks')) keeps all that blanks separate"
+            )
+        return None
+
+
+def _splitter(options: TextOptions) -> Callable[[str], tuple[list[str], list[str]]]:
+    """Return the function from a text to its words, and its runs of letters and digits besides."""
+    lower = str.lower if options.lowercase else str
+
+    # Lower case may decompose a letter: that of İ is an i and a dot.
+    def blanks(text: str) -> tuple[list[str], list[str]]:
+        return composed(lower(text)).split(), []
+
+    def default(text: str) -> tuple[list[str], list[str]]:
+        text = composed(text)
+        return composed(lower(" ".join(letters.words(text)))).split(), letters.others(text)
+
+    def matches(text: str) -> tuple[list[str], list[str]]:
+        text = composed(lower(text))
+        return pattern.findall(text), letters.others(text, pattern)
+
+    def segments(text: str) -> tuple[list[str], list[str]]:
+        parts = [part for part in breaker(composed(lower(text)), "root") if _CONTENT.search(part)]
+        return (
+            [part for part in parts if _LETTER.search(part)],
+            [part for part in parts if not _LETTER.search(part)],
+        )
+
+    if options.tokens == "blanks":
+        return blanks
+    if options.tokens == "icu":
+        breaker = _word_breaker()
+        return segments
+    pattern = re.compile(options.token_pattern)
+    return default if options.token_pattern == letters.PATTERN else matches
+
+
+def _word_breaker() -> Any:
+    try:
+        from icu4py.breakers import WordBreaker
+    except ImportError:
+        raise ImportError("tokens='icu' requires ICU: pip install 'simplex-jax[icu]'") from None
+    return WordBreaker

@@ -1,0 +1,110 @@
+"""Dirichlet-process mixtures: clustering with an unknown number of clusters."""
+
+from typing import Any
+
+from simplex_jax._src.models import pipeline
+from simplex_jax._src.models.dpm import checks, data, families, fitting, tables
+from simplex_jax._src.models.dpm.clusters import assign
+from simplex_jax._src.models.dpm.columns import Columns
+from simplex_jax._src.models.dpm.fitting import Fit
+from simplex_jax._src.models.dpm.model import build
+from simplex_jax._src.models.dpm.options import Arguments, Options, of_size, settle
+from simplex_jax._src.models.dpm.variables import Variables
+from simplex_jax._src.models.options import takes
+from simplex_jax._src.models.records import Model
+
+MODEL = Fit.MODEL = Model(
+    name="dpm",
+    options=Options,
+    fit=Fit,
+    as_data=data.as_data,
+    digest=data.digest,
+    hold_out=data.hold_out,
+    settle=settle,
+    prepare=fitting.prepare,
+    summarise=fitting.summarise,
+    warn=checks.warn,
+    describe=fitting.describe,
+    files=tables.FILES,
+    infer=fitting.infer,
+    alone="the number of its clusters changes while it runs",
+)
+
+
+@takes(Arguments)
+def fit(rows: Any, arguments: Arguments) -> Fit:
+    """Sample the partition of rows into an unknown number of clusters.
+
+    Columns of numbers in a data frame are standardised, so that the prior of a cluster matches
+    their scale. Missing cells are left out of the likelihood, not imputed; whether a cell is
+    missing must not depend on its value.
+
+    Ctrl-C (SIGINT) and SIGTERM end the run early, with a summary; see `pipeline.train`.
+
+    Args:
+        rows: A `corpus.Corpus`, whose rows are counts, or a table of categories
+            (`corpus.read_table`); texts, a sequence of N strings, whose words `corpus.from_texts`
+            counts with its default options; a data frame, or a mapping from names to columns, of
+            numbers, categories and counts (see `kinds`); or rows in the form that `family` expects.
+            A memory-mapped table of numbers stays in its file, see `families.on_device`.
+        {options}
+
+    Returns:
+        The fit. The same rows, options, versions and device give the same numbers, unless `seconds`
+        ends the run.
+
+    Raises:
+        ValueError: An option is out of range or the rows do not fit the family; a `CheckpointError`
+            if `resume` finds only checkpoints that are damaged or belong to another run, such as
+            one with other rows.
+        FloatingPointError: The state became NaN; the message names the step.
+
+    Example:
+        >>> import numpy as np
+        >>> from simplex_jax import dpm
+        >>> rows = np.repeat([[0, 0, 1], [1, 1, 0]], [25, 15], axis=0)
+        >>> fitted = dpm.fit(rows, dpm.families.categorical([2, 2, 2]), passes=100)
+        >>> fitted.clusters.labels[[0, 24, 25, 39]].tolist()
+        [0, 0, 1, 1]
+    """
+    return pipeline.fit(MODEL, data.Given(rows, arguments.family, arguments.kinds), arguments)
+
+
+@takes(Options)
+def resolve(rows: int, options: Options) -> Options:
+    """Return the options of a run with all defaults filled in.
+
+    Two options depend on the rows themselves: `initial_clusters` stays None if the start is
+    searched for, and `split_merge` is the value for a family with a `log_evidence`.
+
+    Args:
+        rows: Number of training rows.
+        {options}
+
+    Raises:
+        ValueError: An option is out of range or not used with the others; the message names it.
+
+    Example:
+        >>> from simplex_jax._src.models import dpm
+        >>> settings = dpm.resolve(5_000, counts="subsampled", sampler="scir", passes=10)
+        >>> settings.batch_size, settings.steps, settings.split_merge
+        (1000, 50, 0)
+    """
+    return of_size(rows, options)
+
+
+load = Fit.load
+
+__all__ = [
+    "MODEL",
+    "Columns",
+    "Fit",
+    "Options",
+    "Variables",
+    "assign",
+    "build",
+    "families",
+    "fit",
+    "load",
+    "resolve",
+]

@@ -1,0 +1,139 @@
+"""Warnings that a fitted Dirichlet-process mixture may not be reliable."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from simplex_jax._src.arguments import as_number
+from simplex_jax._src.corpus.cells import reads_as_number
+from simplex_jax._src.evaluate.diagnostics import chain_warnings
+from simplex_jax._src.models import growth, heldout
+from simplex_jax._src.models.dpm.columns import Columns
+from simplex_jax._src.models.dpm.fitting import Fit
+from simplex_jax._src.models.dpm.variables import Variables
+from simplex_jax._src.report import display
+from simplex_jax._src.report.display import counted
+
+_MOST_OTHERS = 0.1
+"""Warn if more than this share of the rows is in clusters that are not shown."""
+
+_MOST_DISTINCT = 0.9
+"""Warn if a category has at least this number of values a row; names of rows have one."""
+
+_MOST_NUMBERS = 10
+"""Warn if a category has more values than this, and they are numbers with fractions."""
+
+_LEAST_PRESENT = 0.5
+"""Warn if a cluster of more than 1% of the rows is in less than this share of the samples."""
+
+
+def mixture_warnings(
+    metrics: Sequence[Mapping[str, float | None]],
+    sizes: ArrayLike,
+    present: ArrayLike,
+    rows: int,
+    *,
+    partition: int | None = None,
+    starts: Sequence[int] = (),
+    split_merge: int = 0,
+) -> list[str]:
+    """Look for a log predictive that did not rise, a single cluster, and clusters that come and go.
+
+    `sizes` [C] are mean sizes of the clusters, and `present` [C] the shares of the samples that
+    have them. The point partition has `partition` clusters, by default as many. Chains started from
+    `starts` random clusters and made `split_merge` moves per update. Return one sentence for each
+    reason.
+    """
+    values = [v for record in metrics if (v := record.get("log_predictive")) is not None]
+    sentences = []
+    if not all(display.finite(value) for value in values):
+        sentences.append("A held-out log predictive is not finite: the run has failed.")
+    elif len(values) > 1 and values[-1] <= values[0] - heldout.noise(values):
+        sentences.append(
+            f"The held-out log predictive did not rise: {values[0]:.4g} at first, "
+            f"{values[-1]:.4g} at the end."
+        )
+    sentences += _stuck(metrics, starts, split_merge)
+    means, share = np.asarray(sizes), np.asarray(present)
+    if (len(means) if partition is None else partition) == 1 and rows > 1:
+        sentences.append("All rows are in one cluster.")
+    if means.sum() < (1 - _MOST_OTHERS) * rows:
+        sentences.append(
+            f"{100 * (1 - means.sum() / rows):.0f}% of the rows are in clusters that are not "
+            "shown, because the reference sample does not have them."
+        )
+    sentences += [
+        f"Cluster {cluster} is in {100 * share[cluster]:.0f}% of the samples only: the chain has "
+        "not settled, or the rows leave it open."
+        for cluster in np.flatnonzero((share < _LEAST_PRESENT) & (means > rows / 100))[:10]
+    ]
+    return sentences
+
+
+def _stuck(
+    metrics: Sequence[Mapping[str, float | None]], starts: Sequence[int], split_merge: int
+) -> list[str]:
+    """Look for chains whose number of clusters is still about that of the start."""
+    near = []
+    for chain, start in enumerate(starts):
+        name = f"occupied_chain_{chain}" if len(starts) > 1 else "occupied"
+        half = [record.get(name) for record in metrics[len(metrics) // 2 :]]
+        values = [value for value in half if display.finite(value)]
+        if values and start > 1 and 0.9 * start <= min(values) and max(values) <= 1.2 * start:
+            near.append(start)
+    if not near:
+        return []
+    numbers = " and ".join(map(str, near))
+    or_moves = "" if split_merge else ", or one with --split-merge"
+    return [
+        f"The number of clusters has stayed at about that of the start ({numbers}): compare a run "
+        f"from another number (--initial-clusters){or_moves}."
+    ]
+
+
+def _named(variables: Variables | Columns | None, rows: int) -> list[str]:
+    """Look for categories with nearly as many values as there are rows."""
+    if variables is None or variables.kind == "counts":
+        return []
+    return [
+        f"Column {column!r} has {counted(len(values), 'value')} for {counted(rows, 'row')}, like "
+        "names of the rows, which say nothing about clusters: leave it out (--drop-column)."
+        for column, values in zip(variables.columns, variables.values, strict=True)
+        if len(values) >= _MOST_DISTINCT * rows
+    ]
+
+
+def _measured(variables: Variables | Columns | None) -> list[str]:
+    """Look for categories whose values are measurements."""
+    if variables is None or variables.kind == "counts":
+        return []
+    return [
+        f"Column {column!r} has {len(values):,} different numbers, such as {example}, each of "
+        "which is taken for a category: read it as numbers (--kind mixed; in Python, a data frame)."
+        for column, values in zip(variables.columns, variables.values, strict=True)
+        if len(values) > _MOST_NUMBERS
+        and all(map(reads_as_number, values))
+        and (example := next((x for x in values if not as_number(x).is_integer()), None))
+    ]
+
+
+def warn(fitted: Fit) -> list[str]:
+    """Return the reasons to doubt a fit, one sentence each."""
+    clusters, settings = fitted.clusters, fitted.settings
+    # A start that was searched for is expected to be near the end.
+    starts: Sequence[int] = ()
+    if settings.initial_clusters is not None:
+        starts = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
+    sentences = mixture_warnings(
+        fitted.metrics,
+        clusters.sizes,
+        clusters.present,
+        len(clusters.labels),
+        partition=int(fitted.point.labels.max()) + 1,
+        starts=starts,
+        split_merge=settings.split_merge or 0,
+    )
+    sentences += _named(fitted.variables, len(fitted.names)) + _measured(fitted.variables)
+    samples = fitted.traces["alpha"].size
+    return sentences + chain_warnings(samples, fitted.diagnostics, np.ones((1, 0), bool))

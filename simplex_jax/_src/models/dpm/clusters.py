@@ -1,0 +1,305 @@
+r"""Clusters summarised from posterior partitions, and the assignment of new rows to them.
+
+Labels are not comparable between samples. The reference is the sampled partition with the least
+mean variation of information from the others. The clusters of every other sample are matched one to
+one to those of the reference, so that as many rows as possible have the same label in both (an
+assignment problem). Clusters may remain unmatched on either side. Those of less than one row on
+average are dropped, as are small ones that come and go and are the most probable cluster of no row.
+Cluster descriptions are averages over the samples that have the cluster, and shares averages over
+all samples.
+
+If single rows carry little information, like users with three clicks, their labels differ between
+samples even though the clusters are the same. The matching still works: if two samples draw the
+labels from the same probabilities p_c(i), the expected number of rows with labels c and d is
+sum_i p_c(i) p_d(i), and no permutation has a larger sum than the diagonal. A point partition
+(`evaluate.partitions`), by contrast, merges clusters whose single rows cannot be told apart.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from scipy import special
+
+from simplex_jax._src import arguments, draws
+from simplex_jax._src.base import PyTree, as_pytree
+from simplex_jax._src.draws.keys import by_native_code
+from simplex_jax._src.evaluate import matching, partitions
+from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families.family import component, draw_atoms
+from simplex_jax._src.models.dpm.labels import statistics_of
+from simplex_jax._src.models.dpm.model import Mixture
+
+SHARD = 8_192
+"""Number of rows processed together."""
+
+_LEVEL = 0.95
+_SMALL, _OFTEN = 0.01, 0.5
+"""A cluster of a smaller share of the rows, in fewer of the samples, is dropped if no row is most
+probably in it: it would be counted although it may not exist."""
+_ROUND = 16
+
+
+class Samples(NamedTuple):
+    """Posterior samples of the mixture, and the match of their components to clusters of a fit."""
+
+    # S mixtures of K components: leaves [S, K, ...] and a rest [S]. Components without rows have
+    # weight 0; their mass is in the rest
+    mixtures: Mixture
+    shares: np.ndarray  # 1 where component k is cluster c of the fit, else 0, float32 [S, C, K]
+
+
+class Clusters(NamedTuple):
+    """The clusters of a reference partition, C of them, the largest on average first."""
+
+    # Posterior mean number of rows of each, float64 [C]; a sample without the cluster counts as 0.
+    sizes: np.ndarray
+    lower: np.ndarray  # lower bound of the interval that holds 95% of the samples, [C]
+    upper: np.ndarray  # upper bound, [C]
+    present: np.ndarray  # share of the samples that have it, [C]
+    # Share of the samples in which each row is in each cluster, float32 [N, C]. The remainder to 1
+    # is in clusters that the reference does not have.
+    shares: np.ndarray
+    # Cluster with the largest share of each row, int32 [N]; -1 where the remainder is larger.
+    labels: np.ndarray
+    confusion: np.ndarray  # mean shares of the rows with label c in each cluster, float64 [C, C]
+    # Posterior mean of the profiles, a tree like atoms [C, ...]: probabilities, or other
+    # descriptions of the components (`families.Family.profile`).
+    profiles: PyTree
+    profiles_sd: PyTree  # their posterior standard deviation; NaN for a single sample
+    overall: PyTree  # the profile of all rows as one cluster, a tree like an atom
+    samples: Samples  # used to assign new rows
+
+
+def summarise(
+    key: jax.Array, family: Family, rows: PyTree, sampled: np.ndarray, alpha: np.ndarray
+) -> Clusters:
+    """Match the clusters of the samples, and describe them.
+
+    `sampled`, int [S, N], has clusters numbered without gaps; `alpha` is [S]. `key` redraws the
+    components and weights of each sample given its partition and alpha, so that the profiles are
+    averages of conditional means (Rao-Blackwellisation).
+    """
+    reference = partitions.relabelled(sampled[partitions.medoid(sampled)])
+    count, number = int(reference.max()) + 1, len(sampled)
+    # Rounded up, so that fits with similar numbers of clusters share compiled programs.
+    width = -(-(int(sampled.max()) + 1) // _ROUND) * _ROUND
+    partners = np.stack([_match(reference, one, count, width) for one in sampled])
+    counts = [np.append(np.bincount(one, minlength=width), 0) for one in sampled]
+    sizes = np.take_along_axis(np.array(counts), partners, axis=1)
+    means = sizes.mean(axis=0)
+    order = np.argsort(-means, kind="stable")[: max(1, np.count_nonzero(means >= 1))]
+    partners, sizes = partners[:, order], sizes[:, order]
+    shares = np.zeros((len(reference), len(order)), np.float32)
+    for one, partner in zip(sampled, partners, strict=True):
+        shares += (partner[:, None] == np.arange(width)).T.astype(np.float32)[one] / number
+    stays = np.isin(np.arange(len(order)), most_probable(shares))
+    stays |= means[order] > _SMALL * len(reference)
+    stays |= (partners < width).mean(axis=0) >= _OFTEN
+    stays[0] = True
+    partners, sizes, shares = partners[:, stays], sizes[:, stays], shares[:, stays]
+    count = shares.shape[1]
+    gathered = _Moments()
+    mixtures, tables = [], []
+
+    def of_sample(i: int, labels: np.ndarray, alpha: float) -> tuple[Mixture, PyTree, PyTree]:
+        own_key = jax.random.fold_in(key, i)
+        labels = labels.astype(np.int32)
+        return _of_sample(own_key, family, rows, labels, np.float32(alpha), width=width)
+
+    for i, (one, partner) in enumerate(zip(sampled, partners, strict=True)):
+        table = (partner[:, None] == np.arange(width)).astype(np.float32)
+        mixture, mean, variance = of_sample(i, one, alpha[i])
+        gathered.add(mean, variance, partner)
+        mixtures.append(mixture)
+        tables.append(table)
+    lower, upper = np.quantile(sizes, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
+    labels = most_probable(shares)
+    profiles, profiles_sd = gathered.pooled()
+    # All rows as one cluster, with the same program.
+    overall = of_sample(number, np.zeros_like(reference), 1.0)[1]
+    stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *mixtures)
+    return Clusters(
+        sizes=sizes.mean(axis=0),
+        lower=lower,
+        upper=upper,
+        present=(partners < width).mean(axis=0),
+        shares=shares,
+        labels=labels,
+        confusion=np.array(
+            [
+                shares[labels == c].mean(axis=0, dtype=float)
+                if (labels == c).any()
+                else np.zeros(count)
+                for c in range(count)
+            ]
+        ),
+        profiles=profiles,
+        profiles_sd=profiles_sd,
+        overall=jax.tree.map(lambda leaf: np.asarray(leaf)[0], overall),
+        samples=Samples(stacked, np.stack(tables)),
+    )
+
+
+def most_probable(shares: np.ndarray) -> np.ndarray:
+    """Return the cluster with the largest share of each row, int32; -1 if the rest is larger."""
+    largest = shares.max(axis=1)
+    labels = np.where(largest >= 1 - shares.sum(axis=1), shares.argmax(axis=1), -1)
+    return labels.astype(np.int32)
+
+
+def _match(reference: np.ndarray, one: np.ndarray, count: int, width: int) -> np.ndarray:
+    """Return the partner of each cluster of the reference, int [C]; `width` where there is none."""
+    overlaps = np.bincount(reference * width + one, minlength=count * width).reshape(count, width)
+    rows, columns = matching.assignment(overlaps)
+    partners = np.full(count, width)
+    partners[rows] = np.where(overlaps[rows, columns] > 0, columns, width)
+    return partners
+
+
+class _Moments:
+    """Mean and total variance of each cluster over the samples that have it."""
+
+    def __init__(self) -> None:
+        self._sums: list[np.ndarray] = []  # per leaf: mean, sums of squares about it, of variances
+        self._samples: np.ndarray = np.zeros(())
+        self._structure: jax.tree_util.PyTreeDef | None = None
+
+    def add(self, mean: PyTree, variance: PyTree, partners: np.ndarray) -> None:
+        """Add conditional means and variances, leaves [K, ...], of partners [C]; K means none."""
+        means, self._structure = jax.tree.flatten(mean)
+        present = partners < len(means[0])
+        self._samples = self._samples + present
+        if not self._sums:
+            self._sums = [np.zeros((3, len(partners), *leaf.shape[1:])) for leaf in means]
+        parts = zip(self._sums, means, jax.tree.leaves(variance), strict=True)
+        for (centre, squares, within), leaf, of_leaf in parts:
+            value = np.asarray(leaf, np.float64)[partners[present]]
+            count = self._samples[present].reshape(-1, *[1] * (value.ndim - 1))
+            difference = value - centre[present]
+            centre[present] += difference / count
+            squares[present] += difference * (value - centre[present])
+            within[present] += np.asarray(of_leaf, np.float64)[partners[present]]
+
+    def pooled(self) -> tuple[PyTree, PyTree]:
+        """Return mean and standard deviation, leaves float32 [C, ...]."""
+        assert self._structure is not None
+        means, deviations = [], []
+        for centre, squares, within in self._sums:
+            count = self._samples.reshape(-1, *[1] * (centre.ndim - 1))
+            spread = squares / np.where(count > 1, count - 1, np.nan) + within / count
+            means.append(centre.astype(np.float32))
+            deviations.append(np.sqrt(spread).astype(np.float32))
+        return self._structure.unflatten(means), self._structure.unflatten(deviations)
+
+
+@functools.partial(jax.jit, static_argnames="width")
+def _of_sample(
+    key: jax.Array,
+    family: Family,
+    rows: PyTree,
+    labels: jax.Array,
+    alpha: jax.Array,
+    *,
+    width: int,
+) -> tuple[Mixture, PyTree, PyTree]:
+    """Draw a mixture given a partition; also return component means and variances [K, ...]."""
+    key_atoms, key_weights = jax.random.split(by_native_code(key))
+    ids = jnp.arange(labels.shape[0], dtype=jnp.int32)
+    statistics = statistics_of(family, rows, labels, ids, width)
+    atoms = draw_atoms(family, key_atoms, statistics)
+    occupancy = jnp.zeros(width, alpha.dtype).at[labels].add(1)
+    masses = jnp.append(jnp.where(occupancy > 0, occupancy, 1), alpha)
+    gammas = draws.loggamma(key_weights, masses)
+    gammas = gammas.at[:-1].set(jnp.where(occupancy > 0, gammas[:-1], -jnp.inf))
+    log_weights = jax.nn.log_softmax(gammas)
+    mixture = Mixture(log_weights[:-1], log_weights[-1], atoms)
+    return mixture, *component(family, statistics, atoms)
+
+
+class Assignment(NamedTuple):
+    """The clusters of some rows."""
+
+    # Posterior probability of each cluster, float32 [n, C]. The remainder to 1 belongs to clusters
+    # that only some samples have, and to a new one.
+    shares: np.ndarray
+    new: np.ndarray  # probability that a row is the first of a new cluster, float32 [n]
+    # Log predictive density of each row under each of the samples, float64 [S, n], without the
+    # factors that the family omits.
+    log_densities: np.ndarray
+
+    @property
+    def log_predictive(self) -> np.ndarray:
+        """Log of the mean over the samples of the predictive density of each row, [n]."""
+        return special.logsumexp(self.log_densities, axis=0) - np.log(len(self.log_densities))
+
+
+def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD) -> Assignment:
+    """Assign rows to the clusters of a fit.
+
+    A row belongs to component j of a sample, and so to its cluster of the fit, with probability
+    proportional to w_j f(x | theta_j); the remaining weight has the prior predictive density. The
+    probabilities are averaged over the samples. A row without observations gets the shares of the
+    clusters in all rows.
+
+    Args:
+        samples: The samples of a fit, `Fit.clusters.samples`.
+        family: The component distribution.
+        rows: Rows in the form that the family expects.
+        shard: Number of rows processed together.
+
+    Raises:
+        ValueError: The rows do not fit the family.
+
+    Example:
+        >>> import jax.numpy as jnp, numpy as np
+        >>> from simplex_jax._src.models import dpm
+        >>> from simplex_jax._src.models.dpm.clusters import Samples
+        >>> from simplex_jax._src.models.dpm.model import Mixture
+        >>> from simplex_jax.dpm import families
+        >>> log_weights, atoms = np.log([[0.6, 0.3]]), np.log([[[0.9, 0.1], [0.1, 0.9]]])
+        >>> mixture = Mixture(jnp.array(log_weights), jnp.log(jnp.array([0.1])), jnp.array(atoms))
+        >>> samples = Samples(mixture, np.eye(2, dtype=np.float32)[None])
+        >>> rows = families.multinomial_rows([[0, 2], [0, 0]])
+        >>> assigned = dpm.assign(samples, families.multinomial(2), rows)
+        >>> print(assigned.shares.round(2), assigned.new.round(2))
+        [[0.02 0.85]
+         [0.6  0.3 ]] [0.13 0.1 ]
+    """
+    shard = arguments.at_least("shard", shard, 1)
+    family = as_pytree(family)
+    families.check(family, rows)
+    rows = families.on_device(rows)
+    size, count = families.size(rows), len(samples.shares)
+    shard = min(shard, size)
+    parts = []
+    for first in range(0, size, shard):
+        some = families.take(rows, first + jnp.arange(shard, dtype=jnp.int32))
+        total: np.ndarray = np.zeros(())
+        densities = []
+        for number in range(count):
+            mixture = jax.tree.map(lambda leaf, i=number: leaf[i], samples.mixtures)
+            shares, log_p = _assign(family, mixture, samples.shares[number], some)
+            total = total + np.asarray(shares, np.float64) / count
+            densities.append(np.asarray(log_p, np.float64))
+        parts.append((total, np.stack(densities, axis=1)))
+    shares, log_p = (np.concatenate(part)[:size] for part in zip(*parts, strict=True))
+    shares = shares.astype(np.float32)
+    return Assignment(shares[:, :-1], shares[:, -1], log_p.T)
+
+
+@jax.jit
+def _assign(
+    family: Family, mixture: Mixture, shares: jax.Array, rows: PyTree
+) -> tuple[jax.Array, jax.Array]:
+    """Return shares [n, C + 1], the last one of a new cluster, and log densities [n]."""
+    inside = family.log_likelihood(rows, mixture.atoms) + mixture.log_weights
+    outside = mixture.log_rest + family.log_predictive(rows)
+    logits = jnp.concatenate([inside, outside[:, None]], axis=1)
+    p = jax.nn.softmax(logits, axis=1)
+    by_cluster = jnp.matmul(p[:, :-1], shares.T, precision=lax.Precision.HIGHEST)
+    return jnp.concatenate([by_cluster, p[:, -1:]], axis=1), jax.nn.logsumexp(logits, axis=1)

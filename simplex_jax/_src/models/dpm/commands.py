@@ -1,0 +1,353 @@
+"""The commands of the Dirichlet-process mixture."""
+
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from simplex_jax._src import corpus as corpora
+from simplex_jax._src.cli import console, counts, options
+from simplex_jax._src.cli.commands import Commands, Other, Transform, load
+from simplex_jax._src.cli.errors import one_line_errors
+from simplex_jax._src.corpus import Corpus, Reading
+from simplex_jax._src.corpus.categories import Categories
+from simplex_jax._src.corpus.formats import categories as of_columns
+from simplex_jax._src.corpus.formats import registry
+from simplex_jax._src.models.dpm import (
+    MODEL,
+    Columns,
+    Fit,
+    Variables,
+    assign,
+    cells,
+    fitting,
+    tables,
+)
+from simplex_jax._src.models.dpm.cells import Frame
+from simplex_jax._src.models.dpm.data import Given
+from simplex_jax._src.models.dpm.report import number_of_clusters, told, variables_of
+from simplex_jax._src.models.pipeline import Progress
+from simplex_jax._src.models.records import Plan
+from simplex_jax._src.report.display import counted
+from simplex_jax._src.runtime import directory, output
+
+HELP = """Cluster the rows of INPUT, infer the number of clusters, and write them to a directory.
+
+INPUT is a table (.csv or .tsv, see --format) of categories, or of numbers, categories and counts
+(see --kind), or any corpus that `simplex-jax lda` reads, whose rows are counts; - is standard
+input. Without INPUT, paragraphs of the embedded corpus are clustered. If INPUT has
+the name of one of the commands below, write ./NAME.
+
+Ctrl-C or a termination signal ends a run early: results are written, and --resume continues it.
+"""
+
+_FORMATS = registry.formats_of("table", "counts")
+FILE_OPTIONS = counts.FILE_OPTIONS | {
+    "format": click.option(
+        "--format",
+        "format",
+        type=click.Choice([entry.name for entry in _FORMATS]),
+        help=f"{registry.described('table', 'counts')}.  [default: recognised; a .csv or .tsv is "
+        "read as a table, see --kind]",
+    )
+}
+DROP_COLUMN = click.option(
+    "--drop-column",
+    multiple=True,
+    metavar="NAME",
+    help="A column to leave out (tables); may be repeated.",
+)
+_KINDS = {"number_column": "number", "category_column": "category", "count_column": "count"}
+TABLE_OPTIONS = {
+    "drop_column": DROP_COLUMN,
+    "kind": click.option(
+        "--kind",
+        type=click.Choice(["categories", "mixed"]),
+        help="Kind of the columns of a table: categories, or a mix of numbers, categories and "
+        "counts. In a mixed table text is a category, and other columns are numbers; columns of "
+        "nonnegative integers must be named.  [default: mixed if a column has negative numbers or "
+        "fractions, or is named; else categories]",
+    ),
+} | {
+    name: click.option(
+        f"--{name.replace('_', '-')}",
+        name,
+        multiple=True,
+        metavar="NAME",
+        help=f"A column that is a {kind} (mixed tables); may be repeated.",
+    )
+    for name, kind in _KINDS.items()
+}
+_OF_TABLES = {"format", "id_column", *counts.ENCODED, *TABLE_OPTIONS}
+_MOST_SHOWN = 30
+_MOST_CODES = 20
+"""A column of more different whole numbers than this may be a number or a count."""
+
+
+def _holds_categories(path: Path | None, format: str | None) -> bool:
+    """Tell whether an input is a table of categories, by `format` or by its file name."""
+    if path is None or format is not None:
+        return format == "categories"
+    return corpora.kind_of(path, "table", "counts") == "table"
+
+
+def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
+    table = _holds_categories(input, reading["format"])
+    for name, flag in typed.items():
+        if name in _KINDS and reading["kind"] == "categories":
+            raise click.UsageError(f"{flag} is for mixed tables: leave --kind categories out")
+        if table and name not in _OF_TABLES:
+            raise click.UsageError(
+                f"{flag} is for counts, and INPUT is a table of categories; to count the words "
+                "of a column of text, give --format csv or tsv"
+            )
+        if not table and name in TABLE_OPTIONS:
+            raise click.UsageError(f"{flag} is for tables of columns, and INPUT has counts")
+    named = [column for name in _KINDS for column in reading[name]]
+    if twice := [column for column in named if named.count(column) > 1]:
+        raise click.UsageError(f"column {twice[0]!r} is named twice: give it one kind")
+
+
+def _frame(
+    path: Path, reading: dict[str, Any], kinds: dict[str, str], variables: Collection[str] = ()
+) -> Frame:
+    """Read a mixed table; `variables` names columns known to be variables."""
+    drop = tuple(reading.get("drop_column", ()))
+    encoded = {name: reading[name] for name in counts.ENCODED}
+    options = Reading(id_column=reading["id_column"], drop=drop, **encoded)
+    fields = of_columns.fields_of(path, options, variables)
+    return Frame(cells.of_texts(fields.cells, kinds), fields.names)
+
+
+def _looks_mixed(path: Path, frame: Frame) -> bool:
+    """Tell whether a table has a column of numbers that cannot be codes of categories.
+
+    Raises:
+        ValueError: There are columns of whole numbers that may be codes or not.
+    """
+    measured, whole = [], []
+    for name, column in frame.columns.items():
+        if isinstance(column, np.ndarray) and len(seen := np.unique(column[~np.isnan(column)])):
+            if (seen < 0).any() or (seen != np.floor(seen)).any():
+                measured.append(name)
+            else:
+                whole.append((name, len(seen)))
+    unclear = [name for name, count in whole if measured or count > _MOST_CODES]
+    if not unclear:
+        return bool(measured)
+    because = f", since {measured[0]!r} has numbers" if measured else ""
+    names = ", ".join(map(repr, unclear[:_MOST_CODES]))
+    raise ValueError(
+        f"{path}: column{'s' if len(unclear) > 1 else ''} {names}: whole numbers may be numbers, "
+        f"counts or codes of categories. Say which{because}: --number-column {unclear[0]!r}, "
+        "--count-column or --category-column for each; or --kind categories, for which every "
+        "different number is a category"
+    )
+
+
+def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Categories | Given:
+    if input is None:
+        return corpora.embedded_corpus()
+    if _holds_categories(input, reading["format"]):
+        kinds = {column: kind for name, kind in _KINDS.items() for column in reading[name]}
+        if reading["kind"] != "categories":
+            frame = _frame(input, reading, kinds)
+            if reading["kind"] == "mixed" or kinds or _looks_mixed(input, frame):
+                return Given(frame, None, kinds)
+        table = {name: reading[name] for name in ("id_column", *counts.ENCODED)}
+        return corpora.read_table(input, drop=tuple(reading["drop_column"]), **table)
+    return counts.read(input, reading)
+
+
+def _resolve(input: str | None, reading: dict[str, Any]) -> dict[str, Any]:
+    table = input is not None and _holds_categories(Path(input), reading["format"])
+    return counts.resolved(input, reading, "table" if table else "counts")
+
+
+def _columns(variables: Variables | Columns, values: int) -> str:
+    """Describe the columns or values of the rows."""
+    if isinstance(variables, Columns):
+        names = {"number": "numbers", "category": "categories", "count": "counts"}
+        places = [(variables.places(kind), name) for kind, name in names.items()]
+        return "columns " + " and ".join(
+            f"of {name} ({_listed([variables.columns[place] for place in own])})"
+            for own, name in places
+            if own
+        )
+    of = f" of {len(variables.columns):,} columns" if variables.kind == "categories" else ""
+    return f"{values:,} values{of}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 8:,} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more
+
+
+def _announce(plan: Plan) -> str:
+    settings, facts = plan.settings, fitting.describe(plan)
+    empty = f", {facts['empty']:,} without an observation" if facts["empty"] else ""
+    columns = _columns(plan.data.variables, facts["values"])
+    chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    alpha = "learned" if settings.alpha is None else f"{settings.alpha:g}"
+    return (
+        f"{counted(facts['rows'], 'row')} ({plan.held:,} held out{empty}), "
+        f"{facts['observations']:,} observations, {columns}\n"
+        f"{settings.sampler} slice sampler with {settings.counts} counts{chains}, alpha {alpha}, "
+        f"{counted(settings.batch_size, 'row')} a batch, seed {settings.seed}, {console.machine()}"
+    )
+
+
+def _outcome(fitted: Fit) -> str:
+    """Describe the clusters, one line each, the largest first."""
+    variables, clusters = variables_of(fitted), fitted.clusters
+    lines = [number_of_clusters(fitted)]
+    lines += [
+        f"{cluster:4d} {clusters.sizes[cluster]:8,.0f} rows ({clusters.lower[cluster]:,.0f} to "
+        f"{clusters.upper[cluster]:,.0f})  " + ", ".join(words)
+        for cluster, words in enumerate(told(variables, clusters, 6)[:_MOST_SHOWN])
+    ]
+    if (more := len(clusters.sizes) - _MOST_SHOWN) > 0:
+        rest = clusters.sizes[_MOST_SHOWN:].sum()
+        lines.append(f"and {more} clusters of {rest:,.0f} rows in all, see clusters.csv")
+    lines.append(
+        f"clusters in a sample: {min(fitted.occupied)} to {max(fitted.occupied)}; "
+        f"alpha {fitted.alpha:.3g}" + (f" (sd {fitted.alpha_sd:.2g})" if fitted.alpha_sd else "")
+    )
+    capacity, initial = fitted.state.occupancy.shape[-1], fitted.settings.capacity
+    if capacity > initial:
+        lines.append(f"room for {capacity} sticks, of at least {initial} to begin with")
+    return "\n".join(lines)
+
+
+def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:
+    variables = variables_of(fitted)
+    if variables.kind == "counts":
+        if _holds_categories(path, reading["format"]):
+            raise ValueError(
+                f"{path}: this is a table of categories, and the model is of counts: give counts, "
+                "or --format csv or tsv for a column of text"
+            )
+        mapped = counts.read_as(variables.values[0], earlier, path, reading)
+        rows = variables.rows(mapped.corpus.counts)
+        return Other(rows, mapped.corpus.names, counts.described(mapped))
+    of_counts = FILE_OPTIONS.keys() - _OF_TABLES
+    if reading["format"] not in (None, "categories"):
+        of_counts |= {"format"}
+    if refused := options.typed(of_counts):
+        flag = next(iter(refused.values()))
+        raise click.UsageError(f"{flag} is for counts, and the model is of a table of columns")
+    if isinstance(variables, Columns):
+        return _other_cells(variables, path, reading, earlier)
+    table = corpora.read_table(
+        path,
+        id_column=reading["id_column"] or earlier.get("id_column"),
+        **{name: reading[name] for name in counts.ENCODED},
+        variables=(variables.columns, variables.values),
+    )
+    about = (
+        f"{counted(len(table.names), 'row')}, {counted(table.codes.size, 'field')}: "
+        f"{table.unknown:,} with a value unknown to the model are treated as missing"
+    )
+    return Other(variables.rows(table.codes), table.names, about)
+
+
+def _other_cells(
+    variables: Columns, path: Path, reading: dict[str, Any], earlier: dict[str, Any]
+) -> Other:
+    options = reading | {"id_column": reading["id_column"] or earlier.get("id_column")}
+    kinds = dict(zip(variables.columns, variables.kinds, strict=True))
+    frame = _frame(path, options, kinds, variables.columns)
+    try:
+        table = variables.table(frame)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    observed = sum(cell is not None for name in variables.columns for cell in frame.columns[name])
+    unknown = observed - int(np.count_nonzero(~np.isnan(table)))
+    about = (
+        f"{counted(len(frame.names), 'row')}, {counted(table.size, 'field')}: {unknown:,} with a "
+        "value unknown to the model are treated as missing"
+    )
+    return Other(variables.rows(table), frame.names, about)
+
+
+def _transform(
+    fitted: Fit, other: Other, out: Path, seed: int, every: bool, progress: Progress
+) -> list[Path]:
+    del seed
+    assigned = assign(fitted.clusters.samples, fitted.family, other.data)
+    tables.write_rows(out, other.names, assigned.shares)
+    if not every:
+        return [out]
+    shares, count = out.with_suffix(".npz"), assigned.shares.shape[1]
+    directory.write_proportions(shares, other.names, count, [(assigned.shares, None)])
+    return [out, shares]
+
+
+@click.command()
+@click.argument("input", type=options.PATH)
+@options.model_option
+@options.together(*FILE_OPTIONS.values())
+@options.common_options
+@one_line_errors
+def evaluate(input: Path, model: Path, quiet: bool, **reading: Any) -> None:
+    """Print how well the mixtures of a run predict the rows of INPUT, as JSON.
+
+    `log_predictive` is the mean over the rows of their log predictive density, averaged over the
+    samples of the run and including new clusters; `log_predictive_samples` has the mean, the least
+    and the largest value of single samples. The multinomial coefficient of counts is omitted; in a
+    mixed table numbers are standardised, and counts relative to the Poisson distribution of their
+    mean. `new` is the mean probability that a row is the first of a new cluster.
+    """
+    fitted, earlier = load(MODEL, model)
+    other = _other(fitted, input, reading, earlier)
+    console.speaker(quiet)(other.coverage)
+    assigned = assign(fitted.clusters.samples, fitted.family, other.data)
+    each, average = assigned.log_densities.mean(axis=1), assigned.log_predictive
+    spread = float(average.std(ddof=1) / np.sqrt(len(average))) if len(average) > 1 else None
+    measures = {
+        "log_predictive": float(average.mean()),
+        "standard_error": spread,
+        "rows": len(average),
+        "samples": len(each),
+        "log_predictive_samples": {
+            "mean": float(each.mean()),
+            "least": float(each.min()),
+            "largest": float(each.max()),
+        },
+        "new": float(assigned.new.mean()),
+    }
+    click.echo(json.dumps(output.plain(measures), indent=2))
+
+
+COMMANDS = Commands(
+    model=MODEL,
+    help=HELP,
+    reading={**FILE_OPTIONS, **TABLE_OPTIONS, **counts.VOCABULARY_OPTIONS},
+    file_reading=FILE_OPTIONS,
+    check_reading=_check_reading,
+    read=_read,
+    resolve_reading=_resolve,
+    other=_other,
+    shown=("log_predictive", "occupied", "alpha", "rows_per_second"),
+    announce=_announce,
+    outcome=_outcome,
+    transform=Transform(
+        help="""Write the clusters of the rows of INPUT, given the run in --model.
+
+        Each row gets its most probable cluster, with the probability. Cluster -1 stands for all
+        clusters that are not shown and new ones, if these together are more probable. Values
+        unknown to the model are ignored, and a row without known values gets the shares of the
+        clusters in all rows. --all also writes the probabilities of all clusters: the arrays
+        `proportions` [n, C] and `documents` (names of the rows), as in the row_clusters.npz of a
+        run.
+        """,
+        ending="clusters.csv",
+        write=_transform,
+        every="Also write the shares of all clusters, to an .npz.",
+        random=False,
+    ),
+    evaluate=evaluate,
+)

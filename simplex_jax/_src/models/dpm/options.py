@@ -1,0 +1,256 @@
+"""The options of the Dirichlet-process mixture, and their defaults."""
+
+import dataclasses
+from typing import Any
+
+from simplex_jax._src import arguments
+from simplex_jax._src.base import PyTree
+from simplex_jax._src.evaluate import partitions
+from simplex_jax._src.models.dpm import columns, families, model
+from simplex_jax._src.models.dpm.columns import Columns
+from simplex_jax._src.models.dpm.data import Data
+from simplex_jax._src.models.dpm.model import Gamma
+from simplex_jax._src.models.options import MOST_CONCENTRATION, RunOptions, again, option, options
+from simplex_jax._src.models.pipeline import Session
+from simplex_jax._src.runtime import session
+
+# Exact updates of all rows find the clusters of the web data in 100 passes.
+_PASSES = 500.0
+_EVALUATED = 5  # fewest updates between evaluations
+
+# Shape and rate of the prior of the concentration, as in the published code of the SCIR paper.
+_PRIOR = 1.0
+
+# Batch size of subsampled counts, as in the SCIR paper.
+_SUBSAMPLED = 1_000
+
+# Maximum number of initial clusters: more than most data need, because a chain drops clusters
+# faster than it discovers them, but with several rows each.
+_CLUSTERS, _ROWS_EACH = 60, 5
+
+# Without these moves a chain does not leave tight clusters; more of them gain little.
+_SPLIT_MERGE = 4
+
+
+@options
+class Options(RunOptions):
+    """Options of the Dirichlet-process mixture."""
+
+    batch_size: int | None = option(
+        "Rows in a batch.",
+        default=None,
+        least=1,
+        unset="all; up to 1000 with subsampled counts",
+    )
+    passes: float | None = again(
+        "passes", default=None, unset="500, unless steps or seconds are given"
+    )
+    eval_every: int | None = again("eval_every", default=None, unset="5, or a 16th of a pass")
+    sample_every: int | None = again("sample_every", default=None, unset="1, or a 16th of a pass")
+    keep_samples: int = option(
+        "Partitions to keep per chain, evenly spaced over the last half of the run, to summarise "
+        "the clusters and assign new rows.",
+        default=25,
+        least=1,
+        metavar="NUMBER",
+    )
+    alpha: float | None = option(
+        "Concentration of the process.", default=None, most=MOST_CONCENTRATION, unset="learned"
+    )
+    alpha_shape: float | None = option(
+        "Shape of the Gamma prior of a learned alpha.", default=None, unset="1"
+    )
+    alpha_rate: float | None = option("Rate of that prior.", default=None, unset="1")
+    alpha_update: str = option(
+        "Update of a learned alpha.",
+        default="sticks",
+        choices=model.ALPHA_UPDATES,
+        command=False,
+        parameter=None,
+    )
+    concentration: float | None = option(
+        "Concentration of the Dirichlet prior of a cluster's probabilities, per value (not the "
+        "sum); for counts and categories.",
+        default=None,
+        most=MOST_CONCENTRATION,
+        unset="0.5",
+        parameter=None,
+    )
+    sampler: str = option(
+        "Sampler of sticks and components.",
+        default="exact",
+        choices=model.SAMPLERS,
+        offered=("exact", "scir"),
+    )
+    total: str = option(
+        "For scir and sgrld with subsampled counts: refresh the total of the weights before every "
+        "step, or carry it along, as in the papers, which is biased and excludes label moves.",
+        default="refreshed",
+        choices=model.TOTALS,
+        command=False,
+        parameter=None,
+    )
+    counts: str = option(
+        "memoised: exact Gibbs steps for any batch. subsampled: an approximation in which the "
+        "batch stands for all rows.",
+        default="memoised",
+        choices=model.COUNTS,
+    )
+    variant: str = option(
+        "Bounds of the slices: the weights of the sticks, or fixed numbers.",
+        default="dependent",
+        choices=model.VARIANTS,
+        command=False,
+        parameter=None,
+    )
+    atom_step_size: float | None = option(
+        "Step size of components, for samplers other than exact.", default=None, unset="0.1"
+    )
+    stick_step_size: float | None = option(
+        "Step size of sticks, likewise.", default=None, unset="0.1"
+    )
+    split_merge: int | None = option(
+        "Split-merge moves per update (exact sampler, memoised counts).",
+        default=None,
+        least=0,
+        unset="4, where possible",
+    )
+    initial_clusters: int | None = option(
+        "Number of clusters in a random initial partition; several chains use from half to twice "
+        "as many. By default a start is searched for, with at most one cluster per 5 rows; the "
+        "search does not count towards --seconds.",
+        default=None,
+        least=1,
+        unset="a partition into up to 60 that predicts well, one for each chain",
+    )
+    capacity: int = option(
+        "Initial number of sticks, more for many clusters; it grows if needed.",
+        default=64,
+        least=1,
+        parameter=None,
+    )
+    loss: str = option(
+        "Loss of the point partition: variation of information, or Binder's.",
+        default="vi",
+        choices=partitions.LOSSES,
+    )
+
+    def __post_init__(self) -> None:
+        model.check(
+            self.sampler,
+            self.counts,
+            self.alpha_update,
+            self.split_merge or 0,
+            total=self.total,
+            learned=self.alpha is None,
+            atom_step_size=self.atom_step_size,
+            stick_step_size=self.stick_step_size,
+        )
+        for name in ("alpha_shape", "alpha_rate"):
+            if self.alpha is not None and getattr(self, name) is not None:
+                raise ValueError(f"{name} cannot be combined with a fixed alpha")
+
+
+@options
+class Arguments(Options, Session):
+    """Arguments of `dpm.fit`."""
+
+    family: Any = option(
+        "The component distribution with its prior, one of `dpm.families`; or `Variables`, which "
+        "describe the columns of an array.",
+        default=None,
+        kw_only=False,
+        unset="that of the corpus or table",
+        command=False,
+        parameter=None,
+    )
+    kinds: Any = option(
+        'Kinds of the columns of a data frame or a mapping, by name: "number", "category" or '
+        '"count". Missing cells are NaN, None or empty texts.',
+        default=None,
+        unset="text and booleans are categories, numbers are numbers; columns of nonnegative "
+        "integers must be named",
+        command=False,
+        parameter=None,
+    )
+    # Partitions stay in memory, because the clusters are computed from them.
+    samples_dir: None = dataclasses.field(default=None, init=False)
+
+
+def settle(data: Data, heldout: PyTree, options: Options) -> Options:
+    """Return options with all defaults filled in, or raise a ValueError."""
+    _check_heldout(data, heldout)
+    if data.variables is None and options.concentration is not None:
+        raise ValueError("concentration cannot be combined with family")
+    if isinstance(data.variables, Columns) and options.concentration is not None:
+        columns.check_concentration(data.variables, options.concentration, "concentration")
+    if data.variables is not None and options.concentration is None:
+        options = dataclasses.replace(options, concentration=data.variables.concentration)
+    evident = data.family is None or data.family.log_evidence is not None
+    return of_size(len(data.names), options, evident)
+
+
+def _check_heldout(data: Data, heldout: PyTree) -> None:
+    if heldout is None:
+        return
+    family = data.family if data.variables is None else data.variables.family()
+    assert family is not None
+    try:
+        families.check(family, heldout)
+    except ValueError as error:
+        raise ValueError(
+            f"heldout must be rows of the family: {error}; or give holdout, a number of rows"
+        ) from None
+
+
+def of_size(rows: int, options: Options, evident: bool = True) -> Options:
+    """Return options with the defaults that depend on the number of rows and other options.
+
+    `evident` says whether the family has a `log_evidence`, which split-merge moves need.
+    """
+    rows = arguments.at_least("rows", rows, 1)
+    batch_size = options.batch_size
+    if batch_size is None:
+        batch_size = min(rows, _SUBSAMPLED) if options.counts == "subsampled" else rows
+    batch_size = model.check_batch_size(batch_size, rows)
+    clusters, split_merge = options.initial_clusters, options.split_merge
+    if split_merge is None:
+        movable = evident and (options.sampler, options.counts) == ("exact", "memoised")
+        split_merge = _SPLIT_MERGE if movable else 0
+    per_pass = -(-rows // batch_size)
+    length = session.length(
+        per_pass,
+        options,
+        default_passes=_PASSES,
+        eval_every=max(session.interval(per_pass, 0.0), _EVALUATED),
+        sample_every=session.interval(per_pass, 0.0),
+    )
+    sizes: Any = (None, None)
+    if options.sampler != "exact":
+        sizes = model.step_sizes(options.sampler, options.atom_step_size, options.stick_step_size)
+    learned = options.alpha is None
+    return dataclasses.replace(
+        options,
+        alpha_shape=(options.alpha_shape or _PRIOR) if learned else None,
+        alpha_rate=(options.alpha_rate or _PRIOR) if learned else None,
+        atom_step_size=sizes[0],
+        stick_step_size=sizes[1],
+        initial_clusters=clusters,
+        capacity=max(options.capacity, clusters or 1),
+        split_merge=split_merge,
+        batch_size=batch_size,
+        passes=None,
+        **length._asdict(),
+    )
+
+
+def most_clusters(rows: int, options: Options) -> int:
+    """Return the maximum number of clusters in a start that is searched for."""
+    return min(_CLUSTERS, max(1, rows // _ROWS_EACH), options.capacity)
+
+
+def process_alpha(settings: Options) -> float | Gamma:
+    """Return the concentration of the process, alpha, or its prior."""
+    if settings.alpha is not None:
+        return settings.alpha
+    return Gamma(settings.alpha_shape or _PRIOR, settings.alpha_rate or _PRIOR)

@@ -1,0 +1,97 @@
+"""The commands of the hierarchical Dirichlet process."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simplex_jax._src import corpus as corpora
+from simplex_jax._src.cli import console, counts, options, topics
+from simplex_jax._src.cli.commands import Commands, load
+from simplex_jax._src.cli.errors import one_line_errors
+from simplex_jax._src.corpus import Corpus
+from simplex_jax._src.models.hdp import MODEL, Fit
+from simplex_jax._src.models.hdp.report import numbers_by_chain
+from simplex_jax._src.models.records import Plan
+from simplex_jax._src.models.topics import engine, measures
+from simplex_jax._src.report.display import counted
+from simplex_jax._src.runtime import directory as directories
+from simplex_jax._src.runtime import output
+
+
+def _read(input: Path | None, reading: dict[str, Any]) -> Corpus:
+    corpus = corpora.embedded_corpus() if input is None else counts.read(input, reading)
+    directories.check_words(corpus.vocabulary)
+    return corpus
+
+
+def _announce(plan: Plan) -> str:
+    settings = plan.settings
+    starts = settings.starts()
+    first = f"{starts[0]} to " if starts[0] < starts[-1] else ""
+    initial = first + counted(starts[-1], "topic")
+    chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    priors = [
+        f"{name} {'learned' if value is None else f'{value:g}'}"
+        for name, value in (("alpha", settings.alpha), ("gamma", settings.gamma))
+    ]
+    return (
+        f"{topics.described(plan)}\n"
+        f"hierarchical Dirichlet process{chains}, from {initial}, "
+        f"{', '.join(priors)}, beta {settings.beta:g}, seed {settings.seed}, {console.machine()}, "
+        f"{engine.described(settings.engine)}"
+    )
+
+
+def _outcome(fitted: Fit) -> str:
+    """Describe the topics, one line each, the most prevalent first."""
+    lines = fitted.lines()
+    learned = ", ".join(
+        f"{name} {interval['mean']:.3g}" + (f" (sd {interval['sd']:.2g})" if interval["sd"] else "")
+        for name, interval in fitted.concentrations.items()
+    )
+    lines.append(f"topics in a sample: {numbers_by_chain(fitted)}; {learned}")
+    return "\n".join(lines)
+
+
+@click.command()
+@click.argument("input", type=options.PATH)
+@options.model_option
+@options.seed_option
+@options.together(*counts.FILE_OPTIONS.values())
+@options.common_options
+@one_line_errors
+def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -> None:
+    """Print how well the topics of a run predict the documents of INPUT, as JSON.
+
+    The tokens of each document are split at random into two halves. Topic shares are inferred from
+    one half given the mean topics, and the topics of one sample for those that are not reported;
+    `perplexity` is exp of the mean negative log-probability of the tokens of the other half. Tokens
+    of unknown words are ignored. Coherences are those of the ten top words in these documents.
+    """
+    fitted, earlier = load(MODEL, model)
+    mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)
+    console.speaker(quiet)(counts.described(mapped))
+    halves = corpora.split_tokens(mapped.corpus.counts, seed)
+    measured = measures.completed(fitted, *halves, seed=seed) | {"unknown_tokens": mapped.unknown}
+    click.echo(json.dumps(output.plain(measured), indent=2))
+
+
+COMMANDS = Commands(
+    model=MODEL,
+    help="Find topics in INPUT, infer their number, and write them to a directory.\n\n"
+    + topics.INPUT,
+    reading=counts.READING,
+    file_reading=counts.FILE_OPTIONS,
+    read=_read,
+    resolve_reading=counts.resolved,
+    other=topics.other,
+    shown=("perplexity", "topics", "tokens_per_second"),
+    announce=_announce,
+    outcome=_outcome,
+    transform=topics.transform(
+        "hdp", rest=", and `other`, the share of topics that are not reported"
+    ),
+    evaluate=evaluate,
+)

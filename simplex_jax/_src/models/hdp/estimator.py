@@ -1,0 +1,88 @@
+"""The hierarchical Dirichlet process as a scikit-learn estimator."""
+
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from simplex_jax._src.evaluate.fits import Mixture, Topics
+from simplex_jax._src.models import estimator as common
+from simplex_jax._src.models import hdp
+from simplex_jax._src.models.hdp.fitting import DIMS
+from simplex_jax._src.models.hdp.options import Options
+from simplex_jax._src.models.topics.estimator import CountEstimator
+
+
+@common.parameters_of(Options)
+class HierarchicalDirichletProcess(CountEstimator):
+    """An unknown number of topics: `simplex_jax.hdp.fit` with the scikit-learn interface.
+
+    Fit it to counts [D, V], dense or sparse, as from `CountVectorizer`. It reports the topics that
+    at least half of the kept posterior samples have. There is no `partial_fit`: a sample is a topic
+    for every token, so all documents are needed.
+
+    Args:
+        {options}
+        fractions: Treatment of counts that are not whole numbers: "error", or "draw", which rounds
+            each up or down at random and preserves its mean.
+        callbacks: Hooks, called with an `Event` after every evaluation, e.g. `hooks.Progress()`.
+        random_state: A seed, a `RandomState`, a `Generator` or None.
+
+    Attributes:
+        components_: Posterior mean of the topics, float32 [K, V]; rows sum to 1.
+        components_sd_: Their posterior standard deviation, [K, V].
+        prevalence_: Share of the tokens in each topic, [K].
+        alpha_: Concentrations of topic proportions, [K].
+        rest_: Topics that are not reported, [R, V]; proportions of documents leave their share.
+        rest_alpha_: Concentrations of the proportions in them, [R].
+        number_: Posterior probability of each number of topics with tokens, by number; after `fit`.
+        diagnostics_: R-hat and effective sample sizes by name; after `fit`.
+        traces_: "alpha", "gamma" and "topics" over the last half, [T, chains]; after `fit`.
+        samples_: Posterior draws, "labels" [S, chains, T] and more; after `fit`.
+        metrics_: One record per evaluation; after `fit`.
+        warnings_: Sentences, each a reason to doubt the results; after `fit`.
+        seed_: The seed that was used.
+        n_features_in_: V.
+        feature_names_in_: The words, if X names its columns.
+
+    Example:
+        >>> from sklearn.feature_extraction.text import CountVectorizer
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from simplex_jax.sklearn import HierarchicalDirichletProcess
+        >>> texts = ["cat dog cat dog cat", "sun moon sun moon sun"] * 20
+        >>> topics = HierarchicalDirichletProcess(passes=100, random_state=0)
+        >>> shares = make_pipeline(CountVectorizer(), topics).fit_transform(texts)
+        >>> bool(shares[0].argmax() != shares[1].argmax())
+        True
+    """
+
+    _FITTED: ClassVar = (
+        "components_",
+        "components_sd_",
+        "prevalence_",
+        "alpha_",
+        "rest_",
+        "rest_alpha_",
+        "seed_",
+    )
+
+    def _fit(self, data: sp.csr_array) -> np.ndarray:
+        fitted = self._sampled(hdp.fit, data)
+        self.components_, self.components_sd_ = fitted.mean, fitted.sd
+        self.prevalence_, self.alpha_ = fitted.prevalence, fitted.alpha
+        self.rest_, self.rest_alpha_ = fitted.rest, fitted.rest_alpha
+        self.number_ = fitted.number
+        self.traces_, self.samples_ = fitted.traces, fitted.partitions
+        common.end(fitted.interrupted)
+        return fitted.proportions
+
+    def _complete(self) -> tuple[np.ndarray, np.ndarray]:
+        topics = np.concatenate([self.components_, self.rest_])
+        return topics, np.append(self.alpha_, self.rest_alpha_)
+
+    def as_fit(self) -> Topics:
+        """Return the topics and the samples of labels for `simplex_jax.evaluate`."""
+        topics = super().as_fit()
+        if "traces_" not in vars(self):
+            return topics
+        return topics._replace(kept={}, mixture=Mixture(self.traces_, self.samples_, DIMS))

@@ -1,0 +1,210 @@
+"""The options of the hierarchical Dirichlet process, and their defaults."""
+
+import dataclasses
+from typing import Any
+
+from simplex_jax._src.corpus import Corpus
+from simplex_jax._src.models import growth
+from simplex_jax._src.models.hdp.state import BETA, check_capacity
+from simplex_jax._src.models.options import MOST_CONCENTRATION, again, option, options
+from simplex_jax._src.models.pipeline import Session
+from simplex_jax._src.models.topics.concentrations import LEAST, Prior
+from simplex_jax._src.models.topics.data import check_heldout, size_of
+from simplex_jax._src.models.topics.engine import resolve
+from simplex_jax._src.models.topics.options import TopicOptions, check_words
+from simplex_jax._src.models.topics.perplexity import SWEEPS
+from simplex_jax._src.runtime import session
+
+_PASSES = 500.0
+_EVALUATED = 5  # fewest passes between evaluations
+
+# Initial number of topics: more than most corpora need, because a chain drops topics faster than it
+# discovers them, but with many tokens each.
+_TOPICS, _TOKENS_EACH = 100, 50
+
+# And fewer than most need, but not by far: a chain discovers topics one by one, each after many
+# updates, and would end far from what a large corpus needs.
+_TOKENS_OF_FEW = 5_000
+
+# Shape and rate of the priors, as in the experiments of Teh et al. (2006, section 6.1)
+_PRIORS = {"alpha": (1.0, 1.0), "gamma": (1.0, 0.1)}
+
+
+@options
+class Options(TopicOptions):
+    """Options of the hierarchical Dirichlet process."""
+
+    batch_size: int | None = again(
+        "batch_size",
+        default=None,
+        help="Documents in an update, always all of them.",
+        unset="all",
+        command=False,
+        parameter=None,
+    )
+    engine: str | None = again(
+        "engine",
+        default=None,
+        of=TopicOptions,
+        help="Engine of the sweeps over tokens: native is C++ on CPUs, xla runs everywhere.",
+    )
+    chains: int = again(
+        "chains", default=2, help="Parallel chains, which start with different numbers of topics."
+    )
+    passes: float | None = again(
+        "passes", default=None, unset="500, unless steps or seconds are given"
+    )
+    eval_every: int | None = again(
+        "eval_every",
+        default=None,
+        unset="5; more if evaluations would take over a 20th of the time",
+    )
+    sample_every: int | None = again(
+        "sample_every",
+        default=None,
+        help="Updates between the samples of the number of topics and the concentrations.",
+        unset="1",
+    )
+    keep_samples: int = option(
+        "Samples to keep in memory per chain, evenly spaced over the last half of the run, to "
+        "summarise the topics.",
+        default=50,
+        least=1,
+        metavar="NUMBER",
+    )
+    beta: float = option(
+        "Concentration of words, per word (not the sum); smaller ones make more topics.",
+        default=BETA,
+        most=MOST_CONCENTRATION,
+    )
+    alpha: float | None = option(
+        "Concentration of the topic shares of a document.",
+        default=None,
+        most=MOST_CONCENTRATION,
+        unset="learned",
+    )
+    alpha_shape: float | None = option(
+        "Shape of the Gamma prior of a learned alpha.", default=None, unset="1"
+    )
+    alpha_rate: float | None = option("Rate of that prior.", default=None, unset="1")
+    gamma: float | None = option(
+        "Concentration of the weights of the topics; larger ones make more topics.",
+        default=None,
+        most=MOST_CONCENTRATION,
+        unset="learned",
+    )
+    gamma_shape: float | None = option(
+        "Shape of the Gamma prior of a learned gamma.", default=None, unset="1"
+    )
+    gamma_rate: float | None = option("Rate of that prior.", default=None, unset="0.1")
+    initial_topics: int | None = option(
+        "Initial number of topics; of several chains the last has so many, and those between the "
+        "first and the last are evenly spaced in the logarithm.",
+        default=None,
+        least=1,
+        unset="100, or one per 50 tokens",
+    )
+    fewest_topics: int | None = option(
+        "Initial number of topics of the first of several chains.",
+        default=None,
+        least=1,
+        unset="one per 5,000 tokens, from 2 to half of initial_topics",
+    )
+    capacity: int = option(
+        "Initial capacity in topics; it grows if needed.",
+        default=256,
+        least=1,
+        parameter=None,
+    )
+
+    def __post_init__(self) -> None:
+        check_capacity(self.capacity)
+        for name in _PRIORS:
+            for part in (f"{name}_shape", f"{name}_rate"):
+                if getattr(self, name) is not None and getattr(self, part) is not None:
+                    raise ValueError(f"{part} cannot be combined with a fixed {name}")
+
+    def starts(self) -> list[int]:
+        """Return the number of topics that each chain of a settled run starts with."""
+        assert self.fewest_topics is not None
+        assert self.initial_topics is not None
+        return growth.from_below(self.fewest_topics, self.initial_topics, self.chains)
+
+
+@options
+class Arguments(Options, Session):
+    """Arguments of `hdp.fit`."""
+
+    # Samples stay in memory, because the topics are computed from them.
+    samples_dir: None = dataclasses.field(default=None, init=False)
+
+
+def settle(data: Corpus, heldout: Any, options: Options) -> Options:
+    """Return options with all defaults filled in; only the sizes of the data matter.
+
+    Options that conflict with each other or with the data raise a ValueError that names them.
+    """
+    size = size_of(data)
+    check_words(size)
+    check_heldout(heldout, size.words)
+    if options.batch_size not in (None, size.documents):
+        raise ValueError(
+            f"batch_size must be {size.documents}, all documents; it is {options.batch_size}"
+        )
+    topics = options.initial_topics
+    if topics is None:
+        topics = min(_TOPICS, max(1, size.tokens // _TOKENS_EACH), options.capacity)
+    if topics > options.capacity:
+        raise ValueError(
+            f"initial_topics must be at most the capacity, {options.capacity}; it is {topics}"
+        )
+    fewest = options.fewest_topics
+    if fewest is None:
+        fewest = max(1, min(max(2, size.tokens // _TOKENS_OF_FEW), topics // 2))
+    if fewest > topics:
+        raise ValueError(f"fewest_topics must be at most initial_topics, {topics}; it is {fewest}")
+    # Traces and thinned samples cost next to nothing.
+    evaluation = SWEEPS * float(heldout[0].sum()) / size.tokens if heldout is not None else 0.0
+    length = session.length(
+        1,
+        options,
+        default_passes=_PASSES,
+        eval_every=max(_EVALUATED, session.interval(1, evaluation)),
+        sample_every=1,
+    )
+    return dataclasses.replace(
+        options,
+        **_settled_priors(options),
+        initial_topics=topics,
+        fewest_topics=fewest,
+        engine=resolve(options.engine),
+        batch_size=size.documents,
+        passes=None,
+        **length._asdict(),
+    )
+
+
+def _settled_priors(options: Options) -> dict[str, Any]:
+    priors: dict[str, Any] = {}
+    for name, default in _PRIORS.items():
+        for part, value in zip(("shape", "rate"), default, strict=True):
+            chosen = getattr(options, f"{name}_{part}")
+            value = value if chosen is None else chosen
+            priors[f"{name}_{part}"] = value if getattr(options, name) is None else None
+        if getattr(options, name) is None:
+            mean = priors[f"{name}_shape"] / priors[f"{name}_rate"]
+            if not LEAST <= mean <= MOST_CONCENTRATION:
+                raise ValueError(
+                    f"the prior mean of {name}, {name}_shape / {name}_rate, must be from {LEAST:g} "
+                    f"to {MOST_CONCENTRATION:,.0f}; it is {mean:g}"
+                )
+    return priors
+
+
+def concentration(settings: Options, name: str) -> float | Prior:
+    """Return a concentration, "alpha" or "gamma", or its prior, from resolved options."""
+    value = getattr(settings, name)
+    if value is not None:
+        return value
+    shape, rate = getattr(settings, f"{name}_shape"), getattr(settings, f"{name}_rate")
+    return Prior(shape / rate, shape)

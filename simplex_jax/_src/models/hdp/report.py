@@ -1,0 +1,74 @@
+"""The report of a fitted hierarchical Dirichlet process: an HTML file without scripts."""
+
+from pathlib import Path
+from typing import Any
+
+from simplex_jax._src.evaluate import diagnostics
+from simplex_jax._src.models.hdp.fitting import Fit
+from simplex_jax._src.models.topics.cards import overview, rows_of
+from simplex_jax._src.report import display, page
+from simplex_jax._src.report.topic_map import positions
+
+ENDS = ("mean", "sd", "lower", "upper")
+"""Entries of the summary of a concentration."""
+
+
+def numbers_by_chain(fitted: Fit) -> str:
+    """Return the numbers of topics in the samples of each chain, and where it started."""
+    starts = fitted.settings.starts()
+    ranges = [f"{min(n)} to {max(n)}" if len(n) > 1 else f"{min(n)}" for n in fitted.numbers]
+    return ", ".join(
+        f"{numbers} from a start with {start}"
+        for numbers, start in zip(ranges, starts, strict=True)
+    )
+
+
+_SECTIONS = (
+    ("map", "Map"),
+    ("number", "Number of topics"),
+    ("perplexity", "Perplexity"),
+    ("topics", "Topics"),
+    ("sampling", "Sampling"),
+)
+_CONCENTRATIONS = {
+    "alpha": "of the topic shares of a document",
+    "gamma": "of the weights of the topics",
+}
+
+
+def context(fitted: Fit, top_words: int) -> dict[str, Any]:
+    """Return the context of the template, with `top_words` words per topic."""
+    rows = rows_of(fitted, top_words)
+    settings, corpus = fitted.settings, fitted.corpus
+    last, perplexity = page.latest(fitted.metrics, "perplexity")
+    chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    return overview(fitted, rows, positions(fitted.mean), "perplexity") | {
+        "lead": f"Hierarchical Dirichlet process, sampled without truncation{chains}, "
+        f"seed {settings.seed}.",
+        "sections": _SECTIONS,
+        "tiles": [
+            ("documents", display.count(corpus["documents"])),
+            ("tokens", display.count(corpus["tokens"])),
+            ("vocabulary", display.count(corpus["vocabulary"])),
+            ("topics in a sample", f"{min(fitted.number)}–{max(fitted.number)}"),
+            ("held-out perplexity", display.count(perplexity)),
+            ("time of training", display.duration(last.get("seconds"))),
+            ("tokens a second", display.count(last.get("tokens_per_second"))),
+        ],
+        "share_of": "Share of the tokens",
+        "reported": float(fitted.prevalence.sum()),
+        "by_chain": numbers_by_chain(fitted) if settings.chains > 1 else None,
+        "number": [
+            {"number": number, "share": share, "bar": 100 * share / max(fitted.number.values())}
+            for number, share in sorted(fitted.number.items())
+        ],
+        "trace": page.curves(fitted.metrics, "topics", "topics with tokens")[:1],
+        "concentrations": [
+            {"name": name, "of": of, "enough": diagnostics.enough(fitted.diagnostics, name)}
+            | fitted.concentrations[name]
+            for name, of in _CONCENTRATIONS.items()
+        ],
+    }
+
+
+REPORT = page.Report(Path(__file__).with_suffix(".html"), context, items="words", most=10)

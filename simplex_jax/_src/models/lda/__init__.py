@@ -1,0 +1,154 @@
+"""Latent Dirichlet allocation: topics of a corpus, from counts to a posterior summary."""
+
+from typing import Any
+
+from simplex_jax._src.models import pipeline
+from simplex_jax._src.models.lda import checks, fitting, memory, regression, tables
+from simplex_jax._src.models.lda.fitting import Fit
+from simplex_jax._src.models.lda.model import build, build_streaming
+from simplex_jax._src.models.lda.options import Arguments, Options
+from simplex_jax._src.models.lda.probability import left_to_right
+from simplex_jax._src.models.lda.regression import Effects, Question
+from simplex_jax._src.models.lda.settling import settle
+from simplex_jax._src.models.options import takes
+from simplex_jax._src.models.records import Model
+from simplex_jax._src.models.topics import data, proportions
+from simplex_jax._src.models.topics.proportions import shards, transform
+
+MODEL = Fit.MODEL = Model(
+    name="lda",
+    options=Options,
+    fit=Fit,
+    as_data=data.as_data,
+    digest=data.digest,
+    hold_out=data.hold_out,
+    settle=settle,
+    prepare=fitting.prepare,
+    summarise=fitting.summarise,
+    warn=checks.warn,
+    describe=data.describe,
+    files=tables.FILES,
+    infer=proportions.infer,
+    alone=None,
+)
+
+
+@takes(Arguments)
+def fit(corpus: Any, arguments: Arguments) -> Fit:
+    """Sample the topics of a corpus.
+
+    SIGTERM or SIGINT (Ctrl-C) ends the run early and summarises it, see `pipeline.train`.
+
+    Args:
+        corpus: A `corpus.Corpus`; a table of counts [D, V], dense, sparse or a data frame, whose
+            column names are the words; a corpus on disk (`corpus.store.open`), which is read batch
+            by batch during the run; or a sequence of D texts, whose words `corpus.from_texts`
+            counts with its default options.
+        {options}
+
+    Returns:
+        The fit. The same corpus, options, versions and device give the same numbers, unless the
+        clock ends the run (`seconds`, or `time_limit`, which has a default); `again` is then a call
+        that does.
+
+    Raises:
+        ValueError: An option is out of range, the counts are not counts, or the held-out documents
+            have another vocabulary. A `CheckpointError` if all checkpoints that `resume` finds are
+            damaged or belong to another run.
+        FloatingPointError: The topics became NaN; the message names the step.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax import lda
+        >>> counts = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
+        >>> fitted = lda.fit(counts, 2, passes=40, seed=1)
+        >>> fitted.mean.shape, fitted.proportions.argmax(axis=1).tolist() in (
+        ...     [0, 0, 1, 1], [1, 1, 0, 0])
+        ((2, 4), True)
+    """
+    return pipeline.fit(MODEL, corpus, arguments)
+
+
+@takes(Options)
+def resolve(corpus: Any, options: Options) -> Options:
+    """Return the options of a run with all defaults filled in.
+
+    Args:
+        corpus: As for `fit`; only its size matters.
+        {options}
+
+    Raises:
+        ValueError: An option is out of range; the message names it.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax._src.models import lda
+        >>> settings = lda.resolve(sp.csr_array([[3, 0], [0, 2]]), 2, passes=50)
+        >>> settings.counts, settings.steps, settings.step_size
+        ('memoised', 50, 5.0)
+    """
+    return settle(data.as_data(corpus), None, options)
+
+
+@takes(Question)
+def effects(fitted: Fit, corpus: Any, columns: Any, question: Question) -> Effects:
+    """Regress the topic shares of documents on covariates.
+
+    This is the method of composition (Treier and Jackman 2008; `estimateEffect` of stm). For each
+    kept draw of topics and alpha, in every chain, the document shares are drawn from their
+    posterior, and the share of each topic is regressed on the covariates by least squares, which
+    gives a posterior of the coefficients. The result is the mixture over the draws, so it includes
+    the uncertainty of the topics, of the shares and of a sample of D documents.
+
+    The topic model does not use the covariates. Differences between the shares of short documents
+    therefore shrink towards 0: where topics share no word, by the factor N / (N + sum of alpha) for
+    N words a document. Documents are assumed independent given the covariates.
+
+    Args:
+        fitted: A fit with kept samples (`keep_samples`), or a loaded one with `samples`.
+        corpus: The documents, as for `fit`: those of the fit, or others.
+        columns: Values for the D documents by name: a mapping of lists or arrays, a data frame of
+            pandas or polars, or a pyarrow table. Numbers and dates (`datetime64`, or 2020-03-01)
+            become lines or curves, other values groups. Documents without a value are left out.
+            See `evaluate.covariates`.
+        {options}
+
+    Returns:
+        Means, differences and slopes of the shares with their intervals.
+
+    Raises:
+        ValueError: The fit kept no samples; a column is unknown, constant or of the wrong length;
+            there are too few documents; or an option is out of range.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax import lda
+        >>> counts = sp.csr_array([[9, 8, 0, 1], [7, 9, 1, 0], [0, 1, 9, 8], [1, 0, 8, 9]] * 5)
+        >>> fitted = lda.fit(counts, 2, passes=60, seed=1, keep_samples=10)
+        >>> effects = lda.effects(fitted, counts, {"kind": ["a", "a", "b", "b"] * 5})
+        >>> [term.label for term in effects.terms]
+        ['a', 'b', 'b - a']
+        >>> bool((abs(effects.mean[:, 2]) > 0.7).all()), effects.documents
+        (True, 20)
+    """
+    return regression.effects(fitted, corpus, columns, question)
+
+
+load = Fit.load
+
+__all__ = [
+    "MODEL",
+    "Effects",
+    "Fit",
+    "Options",
+    "build",
+    "build_streaming",
+    "effects",
+    "fit",
+    "left_to_right",
+    "load",
+    "memory",
+    "resolve",
+    "shards",
+    "transform",
+]

@@ -1,0 +1,216 @@
+"""Summaries of the posterior of LDA during a run: moments, traces, samples, records."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+
+from simplex_jax._src.evaluate import alignment, matching
+from simplex_jax._src.models.goal import Goal
+from simplex_jax._src.models.heldout import measured
+from simplex_jax._src.models.lda import model, sharding
+from simplex_jax._src.models.lda.kernel import SAMPLERS
+from simplex_jax._src.models.lda.options import Options
+from simplex_jax._src.models.lda.seeds import Seeds
+from simplex_jax._src.models.topics.data import Size
+from simplex_jax._src.runtime import gathering, replicas
+from simplex_jax._src.runtime.gathering import Gathered, Kept, Posterior
+from simplex_jax._src.runtime.hooks import Event
+from simplex_jax._src.runtime.moments import Moments
+from simplex_jax._src.runtime.sample_files import Folder
+from simplex_jax._src.runtime.session import Records
+from simplex_jax._src.runtime.windows import Window
+
+# For a run without a length: its default time limit or number of passes.
+_SECONDS, _PASSES = 60.0, 200
+
+
+class Sample(NamedTuple):
+    """Quantities of one sample; the first axis of every array is the chain."""
+
+    mean: jax.Array  # mean of the topics given the labels, or the topics drawn, [C, rows, V]
+    variance: jax.Array | None  # their variance given the labels, or None
+    prevalence: jax.Array  # share of the tokens in each topic, [C, K]
+    tokens: jax.Array  # tokens in each topic, counted or estimated, [C, K]
+    alpha: jax.Array  # concentrations of topic proportions, [C, K]
+    beta: jax.Array  # concentrations of topics, [C, V]
+
+
+@functools.partial(jax.jit, static_argnames=("chains", "memoised"))
+def read(
+    state: model.State,
+    topic_tokens: jax.Array,
+    seeds: Seeds | None = None,
+    *,
+    chains: int,
+    memoised: bool,
+) -> Sample:
+    """Return the sample in a state after an update.
+
+    With memoised counts n the topics given the labels are Dirichlet(beta + n), where beta includes
+    the pseudo-counts of seeds. Their mean m and variance m (1 - m) / (sum(beta + n) + 1) have less
+    noise than the topics themselves (Rao-Blackwell). With estimated counts the topics are returned
+    as drawn. Mean and variance have the rows of the state. Each number is computed alone, so
+    devices that share rows get the same numbers.
+    """
+
+    def one(state: model.State, topic_tokens: jax.Array) -> Sample:
+        share = topic_tokens / jnp.maximum(jnp.sum(topic_tokens), 1)
+        if not memoised:
+            topics = jnp.exp(state.position)
+            return Sample(topics, None, share, topic_tokens, state.alpha, state.beta)
+        total = model.totals(state, topic_tokens, seeds)
+        # Multiplied, since XLA rewrites a division this way on some numbers of devices only.
+        mean = model.concentrations(state, seeds) * (1 / total)
+        # Near 1, 1 - mean would be mostly rounding.
+        rest = jnp.where(mean > 0.5, model.others(state, seeds) * (1 / total), 1 - mean)
+        variance = mean * rest * (1 / (total + 1))
+        return Sample(mean, variance, share, topic_tokens, state.alpha, state.beta)
+
+    if chains > 1:
+        return jax.vmap(one)(state, topic_tokens)
+    return jax.tree.map(lambda leaf: leaf[None], one(state, topic_tokens))
+
+
+def goal(settings: Any, posterior: Posterior, size: Size) -> Goal:
+    """Return the hook that ends a run without a length, using the gathered traces."""
+    names = {"prevalence", "log_predictive"}
+    if settings.num_topics == 1:  # whose share is 1, and whose labels do not move
+        learned = {name for name in ("alpha", "beta") if isinstance(getattr(settings, name), str)}
+        names = {"log_predictive", *learned}
+
+    def traces() -> dict[str, np.ndarray]:
+        gathered = posterior.gathered()
+        traces = {name: trace for name, trace in gathered.traces().items() if name in names}
+        if settings.chains > 1 and gathered.samples and "prevalence" in names:
+            order, _, shared = matching.align(list(gathered.moments["topics"].mean))
+            matched = np.take_along_axis(traces["prevalence"], order[None], axis=2)
+            traces["prevalence"] = np.where(shared, matched, np.nan)
+        return traces
+
+    least = 0 if settings.time_limit else _PASSES * -(-size.documents // settings.batch_size)
+    return Goal(traces, "log_predictive", settings.target_ess, time_limit(settings), least)
+
+
+def time_limit(settings: Any) -> float:
+    """Return the seconds of training before which only its goal, or a hook, ends a run."""
+    return settings.time_limit or _SECONDS
+
+
+def is_over(settings: Any, record: Mapping[str, float | None]) -> bool:
+    """Return whether a run without a length had reached its limit at an evaluation."""
+    least = 0 if settings.time_limit else _PASSES
+    seconds, passes = (record.get(name) or 0.0 for name in ("seconds", "passes"))
+    return seconds >= time_limit(settings) and passes >= least
+
+
+def gather(
+    settings: Any,
+    window: Window,
+    words: int,
+    heldout: bool,
+    seeds: Seeds | None,
+    rows: NamedSharding | None = None,
+) -> Posterior:
+    """Return the hook that gathers moments and traces, with perplexities if `heldout`.
+
+    Moments are those of "topics" [C, K, V], "prevalence", "tokens" and "alpha" [C, K] and "beta"
+    [C, V]. `rows` is how devices share the topics and their moments, see `sharding.rows_of`.
+    """
+    chains, num_topics = settings.chains, settings.num_topics
+    memoised = settings.counts == "memoised"
+    traces = {"prevalence": (chains, num_topics), "alpha": (chains,), "beta": (chains,)}
+    if heldout:
+        traces["log_predictive"] = (chains,)
+
+    def make() -> Gathered:
+        moments = {
+            "topics": Moments((chains, num_topics, words), memoised, rows),
+            "prevalence": Moments((chains, num_topics)),
+            "tokens": Moments((chains, num_topics)),
+            "alpha": Moments((chains, num_topics)),
+            "beta": Moments((chains, words)),
+        }
+        return Gathered(moments, traces)
+
+    def sample(event: Event) -> gathering.Sample:
+        taken = sharding.without_labels(event.state), event.info.topic_tokens
+        if rows is None:
+            taken = replicas.first(taken)
+        topics = read(*taken, seeds, chains=chains, memoised=memoised)
+        now = replicas.first(topics._replace(mean=None, variance=None))
+        return gathering.Sample(
+            {
+                "topics": topics.mean,
+                "prevalence": now.prevalence,
+                "tokens": now.tokens,
+                "alpha": now.alpha,
+                "beta": now.beta,
+            },
+            {} if topics.variance is None else {"topics": topics.variance},
+            {
+                "prevalence": now.prevalence,
+                "alpha": np.asarray(now.alpha).sum(axis=-1),
+                "beta": np.asarray(now.beta).sum(axis=-1),
+            },
+        )
+
+    def evaluated(event: Event) -> dict[str, np.ndarray]:
+        return {"log_predictive": -np.log(measured(event, "perplexity", chains))} if heldout else {}
+
+    return Posterior(sample, make, window, evaluated)
+
+
+def prevalence(
+    gathered: Gathered, order: np.ndarray, shared: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean, standard deviation and range of the token shares of topics in matched chains.
+
+    They are [K], [K] and [2, K]; the range is that of the means of the chains. The mean is a ratio
+    of means. Estimated token counts scale with the length of the documents in a batch, and a mean
+    of batch shares would weigh short documents like long ones.
+    """
+    moments = gathered.moments
+    tokens = moments["tokens"].mean.astype(np.float64)
+    shares = tokens / np.maximum(tokens.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    matched = np.take_along_axis(shares, order, axis=1)
+    _, deviation = moments["prevalence"].pooled(order, shared)
+    return (
+        np.average(matched, axis=0, weights=shared),
+        deviation,
+        alignment.range_over(shares, order),
+    )
+
+
+def keep(settings: Options, window: Window, folder: Folder | None) -> Kept:
+    """Return the hook that keeps thinned samples, in a directory or in memory."""
+
+    def sample(event: Event) -> dict[str, np.ndarray]:
+        state = event.state
+        arrays = {"topics": sharding.topics_of(state), "alpha": state.alpha, "beta": state.beta}
+        arrays = replicas.first(arrays)
+        arrays["topics"] = np.exp(arrays["topics"])
+        lead = settings.chains == 1
+        return {name: np.asarray(array)[None if lead else ...] for name, array in arrays.items()}
+
+    return Kept(sample, settings.keep_samples, window, folder)
+
+
+def records(settings: Any, size: Size) -> Records:
+    """Return the hook that records evaluations and tokens per second."""
+
+    def measure(event: Event, passes: float) -> Mapping[str, float]:
+        rate = round(passes * size.tokens / max(event.seconds, 1e-9))
+        largest = {name: float(np.max(getattr(event.info.sampler, name))) for name in measures}
+        return {"tokens_per_second": rate} | largest
+
+    measures = SAMPLERS[settings.sampler].measures
+    per_pass = -(-size.documents // settings.batch_size)
+    # Memoised blocks cover the corpus exactly once a pass; the last one may be short.
+    memoised = settings.counts == "memoised"
+    per_step = size.documents / per_pass if memoised else settings.batch_size
+    return Records(size.documents, per_step, measure)

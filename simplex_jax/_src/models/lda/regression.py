@@ -1,0 +1,274 @@
+"""Regression of topic shares on document covariates."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from simplex_jax._src import arguments
+from simplex_jax._src.corpus import frames, to_vocabulary
+from simplex_jax._src.corpus.corpus import printable
+from simplex_jax._src.evaluate import composition, covariates, diagnostics
+from simplex_jax._src.evaluate.coherence import top_words
+from simplex_jax._src.evaluate.covariates import Design, Term
+from simplex_jax._src.models.lda import shares
+from simplex_jax._src.models.lda.fitting import Fit
+from simplex_jax._src.models.options import option, options
+from simplex_jax._src.models.topics.data import as_data, in_memory
+from simplex_jax._src.report.display import counted
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FEW_DRAWS, _FEW_DOCUMENTS = 10, 5
+_HIGH = 0.5  # leverage; at 0.9, of one number far from all others, 95% intervals cover 55%
+_SHOWN = 12  # topics in a plot
+
+
+def _columns(name: str, value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else value
+    return tuple(map(str, names))
+
+
+@options
+class Question:
+    """Options of a regression on covariates."""
+
+    by: Any = option(
+        "Names of the columns to regress on, together.",
+        default=None,
+        check=_columns,
+        unset="all",
+        command=False,
+    )
+    every: float | None = option(
+        "Group numbers, or dates by year, into bins of this width: 10 for decades.",
+        default=None,
+        unset="a line or curve",
+    )
+    smooth: int = option(
+        "Degrees of freedom for numbers and dates: 1 for a line, more for a natural cubic spline.",
+        default=1,
+        least=1,
+    )
+    level: float = option("Probability of the intervals.", default=0.95, below=1.0)
+    sweeps: int = option(
+        "Gibbs sweeps over the documents before each draw of their shares.", default=25, least=1
+    )
+    seed: int = option("Seed of all randomness.", default=0, least=0, most=arguments.MOST_SEED)
+    samples: Any = option(
+        "Directory with the kept samples of a loaded fit, such as run/samples.",
+        default=None,
+        unset="the samples in the fit",
+        command=False,
+    )
+
+    def __post_init__(self) -> None:
+        if self.every is not None and self.smooth > 1:
+            raise ValueError(
+                "every groups numbers and dates, and smooth fits curves to them: give one of the "
+                "two"
+            )
+
+
+class Effects(NamedTuple):
+    """Topic shares by covariates, over the posterior.
+
+    Attributes:
+        terms: The means, differences and slope of each column.
+        mean: Posterior means, float64 [K, L], in the order of the terms.
+        sd: Posterior standard deviations.
+        lower: Lower ends of the central intervals.
+        upper: Upper ends.
+        level: Probability of the intervals.
+        documents: Number of documents used.
+        draws: Number of draws of topics and shares, over all chains.
+        titles: Number and leading words of each topic.
+        prevalence: Share of the training tokens in each topic, [K].
+        warnings: Sentences, each a reason for care.
+    """
+
+    terms: tuple[Term, ...]
+    mean: np.ndarray
+    sd: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    level: float
+    documents: int
+    draws: int
+    titles: tuple[str, ...]
+    prevalence: np.ndarray
+    warnings: tuple[str, ...]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a record for each topic and term: topic, term, kind, mean, sd, lower, upper.
+
+        A term is `party=R`, of the kind "mean", `party: R - D`, a "difference", or `year: slope`,
+        a "slope". To make a data frame: `pandas.DataFrame(effects.rows())`.
+        """
+        for topic in range(len(self.mean)):
+            for place, term in enumerate(self.terms):
+                joint = "=" if term.kind == "mean" else ": "
+                numbers = {name: getattr(self, name)[topic, place] for name in _NUMBERS}
+                name = f"{term.column}{joint}{term.label}"
+                yield {"topic": topic, "term": name, "kind": term.kind, **numbers}
+
+    def plot(self, topics: Sequence[int] | None = None) -> "Figure":
+        """Plot the mean shares by each covariate: points for groups, a band for numbers.
+
+        Args:
+            topics: Topics to plot; by default the 12 most prevalent.
+
+        Returns:
+            A figure to show or save: `effects.plot().savefig("shares.svg")`.
+        """
+        # Imported here because matplotlib is slow to import.
+        from matplotlib.figure import Figure
+
+        from simplex_jax._src.evaluate import plots
+
+        if topics is None:
+            topics = np.argsort(-self.prevalence, kind="stable")[:_SHOWN].tolist()
+        names = list(dict.fromkeys(term.column for term in self.terms))
+        across = len(names) if len(names) > 1 else min(3, len(topics))
+        panels = [(topic, name) for topic in topics for name in names]
+        down = -(-len(panels) // across)
+        figure = Figure(figsize=(4.2 * across, 2.7 * down), layout="constrained")
+        grid = figure.subplots(down, across, squeeze=False).ravel()
+        for axes in grid[len(panels) :]:
+            axes.remove()
+        for axes, (topic, name) in zip(grid, panels, strict=False):
+            chosen = [
+                (place, term)
+                for place, term in enumerate(self.terms)
+                if term.column == name and term.kind == "mean"
+            ]
+            places = [place for place, _ in chosen]
+            plots.shares_by(
+                np.array([term.place for _, term in chosen]),
+                *(values[topic, places] for values in (self.mean, self.lower, self.upper)),
+                labels=[term.label for _, term in chosen] if chosen[0][1].grouped else None,
+                name=name,
+                axes=axes,
+            )
+            axes.spines[["top", "right"]].set_visible(False)
+            title = self.titles[topic]
+            axes.set_title(title, fontsize="small", loc="left", parse_math=False)
+        return figure
+
+
+_NUMBERS = ("mean", "sd", "lower", "upper")
+
+
+def effects(
+    fitted: Fit,
+    corpus: Any,
+    columns: Any,
+    question: Question,
+    *,
+    progress: Callable[[str, int, int], None] = lambda task, done, total: None,
+) -> Effects:
+    """Regress the topic shares of documents on covariates; see `lda.effects`."""
+    documents = in_memory(as_data(corpus, fitted.vocabulary))
+    counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
+    total = counts.shape[0]
+    worded = np.flatnonzero(np.diff(counts.indptr))
+    named = frames.columns_of(columns)
+    selected = {name: named[name] for name in named if question.by is None or name in question.by}
+    for name, values in selected.items():
+        if not isinstance(values, Sized):
+            raise ValueError(f"column {name!r} must have a value for each of {total} documents")
+        if len(values) != total:
+            raise ValueError(
+                f"column {name!r} has {len(values)} values for {total} documents: give one each"
+            )
+    parsed = {name: covariates.column(name, values) for name, values in selected.items()}
+    design = covariates.design(
+        {name: column.taken(worded) for name, column in parsed.items()},
+        question.by,
+        every=question.every,
+        smooth=question.smooth,
+        available=list(named),
+    )
+    samples = shares.kept(fitted, question.samples)
+    sampler = shares.Shares(counts[worded][design.rows], sweeps=question.sweeps)
+    means, errors, draws = [], [], 0
+    contrasts = np.stack([term.row for term in design.terms])
+    regression = composition.Regression(design.matrix, contrasts)
+    chains = len(fitted.order)
+    for sample in samples:
+        for draw in shares.of_chains(fitted, sample):
+            key = shares.stream(question.seed, draws)
+            estimate = regression.of(sampler.draw(key, draw.topics, draw.alpha))
+            # As everywhere, only chains that have a topic contribute to its results.
+            lacks = ~fitted.shared[draw.chain][:, None]
+            means.append(np.where(lacks, np.nan, estimate.mean))
+            errors.append(estimate.error)
+            draws += 1
+            progress("draws of shares", draws, chains * len(samples))
+    pooled = composition.pool(
+        np.stack(means), np.stack(errors), estimate.freedom, level=question.level
+    )
+    words = top_words(fitted.mean, 3)
+    return Effects(
+        terms=design.terms,
+        **pooled._asdict(),
+        level=question.level,
+        documents=len(design.rows),
+        draws=draws,
+        titles=tuple(
+            f"{topic}: " + " ".join(fitted.vocabulary[word] for word in row)
+            for topic, row in enumerate(words)
+        ),
+        prevalence=fitted.prevalence,
+        warnings=tuple(
+            _warnings(
+                fitted, design, total, len(worded), draws, documents.names, worded[design.rows]
+            )
+        ),
+    )
+
+
+def _warnings(
+    fitted: Fit,
+    design: Design,
+    total: int,
+    worded: int,
+    draws: int,
+    names: Sequence[str],
+    rows: np.ndarray,
+) -> Iterator[str]:
+    if empty := total - worded:
+        yield f"{counted(empty, 'document')} without a word of the model left out"
+    if missing := worded - len(design.rows):
+        yield f"{counted(missing, 'document')} with a missing covariate left out"
+    if draws < _FEW_DRAWS:
+        yield (
+            f"{draws} draws of the topics say little about their uncertainty: keep more "
+            "(keep_samples, --keep-samples)"
+        )
+    small = [
+        f"{term.column}={term.label}" for term in design.terms if 0 < term.size < _FEW_DOCUMENTS
+    ]
+    if small:
+        shown = ", ".join(small[:5]) + (", ..." if len(small) > 5 else "")
+        yield f"fewer than {_FEW_DOCUMENTS} documents are in {shown}: their intervals are rough"
+    leverage = (design.matrix**2).sum(axis=1)
+    high = np.flatnonzero(leverage > _HIGH)
+    if high.size and not all(term.grouped or term.kind == "difference" for term in design.terms):
+        most = int(high[np.argmax(leverage[high])])
+        yield (
+            f"{counted(high.size, 'document')} with numbers far from all others, such as "
+            f"{printable(names[rows[most]])!r} (leverage {leverage[most]:.2f}), nearly decide the "
+            "fit alone, and intervals are too narrow: check the numbers, group them (every, "
+            "--every), or give their logarithms"
+        )
+    rough = np.flatnonzero(diagnostics.rough(fitted.diagnostics, fitted.shared))
+    if rough.size:
+        shown = ", ".join(map(str, rough[:10])) + (", ..." if rough.size > 10 else "")
+        yield (
+            f"topics {shown} are not in all chains, or mix so slowly that their intervals are too "
+            "narrow; a longer run helps"
+        )

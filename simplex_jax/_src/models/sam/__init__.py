@@ -1,0 +1,101 @@
+"""The spherical admixture model: topics of unit vectors as directions."""
+
+from typing import Any
+
+from simplex_jax._src.models import pipeline
+from simplex_jax._src.models.options import takes
+from simplex_jax._src.models.records import Model
+from simplex_jax._src.models.sam import checks, data, fitting, tables
+from simplex_jax._src.models.sam.data import Data, weigh
+from simplex_jax._src.models.sam.fitting import Fit
+from simplex_jax._src.models.sam.model import build
+from simplex_jax._src.models.sam.options import Arguments, Options, settle
+from simplex_jax._src.models.sam.proportions import shards, transform
+
+MODEL = Fit.MODEL = Model(
+    name="sam",
+    options=Options,
+    fit=Fit,
+    as_data=data.as_data,
+    digest=data.digest,
+    hold_out=data.hold_out,
+    settle=settle,
+    prepare=fitting.prepare,
+    summarise=fitting.summarise,
+    warn=checks.warn,
+    describe=fitting.describe,
+    files=tables.FILES,
+    infer=fitting.infer,
+    alone="a step of a direction needs the gradients of all documents",
+)
+
+
+@takes(Arguments)
+def fit(documents: Any, arguments: Arguments) -> Fit:
+    """Sample the directions of the topics of documents.
+
+    Ctrl-C (SIGINT) and SIGTERM end the run early, with a summary; see `pipeline.train`.
+
+    Args:
+        documents: Unit vectors, a `corpus.vectors.UnitVectors` or a table of floating point numbers
+            [D, V]; or counts, which become tf-idf vectors: a `corpus.Corpus`, a table of integers,
+            the result of `weigh`, or texts, a sequence of D strings, whose words
+            `corpus.from_texts` counts with its default options.
+        {options}
+
+    Returns:
+        The fit. The same documents, options, versions and device give the same numbers, unless
+        `seconds` ends the run.
+
+    Raises:
+        ValueError: An option is out of range, a document is not a unit vector, or held-out ones
+            have another vocabulary; a `CheckpointError` if `resume` finds only checkpoints that
+            are damaged or belong to another run.
+        FloatingPointError: The topics became NaN; the message names the step.
+
+    Example:
+        >>> import numpy as np
+        >>> from simplex_jax import sam
+        >>> rows = np.repeat([[0.8, 0.6, 0.0, 0.0], [0.0, 0.0, 0.6, 0.8]], 10, axis=0)
+        >>> fitted = sam.fit(rows, 2, alpha=0.5, kappa1=200.0, steps=200)
+        >>> fitted.mean.shape, fitted.proportions.shape, bool(fitted.length.max() <= 1)
+        ((2, 4), (20, 2), True)
+    """
+    return pipeline.fit(MODEL, documents, arguments)
+
+
+@takes(Options)
+def resolve(documents: Any, options: Options) -> Options:
+    """Return the options of a run with all defaults filled in.
+
+    Args:
+        documents: As for `fit`.
+        {options}
+
+    Raises:
+        ValueError: An option is out of range; the message names it.
+
+    Example:
+        >>> from simplex_jax._src.models import sam
+        >>> settings = sam.resolve([[1.0, 0.0], [0.6, 0.8]], 2, passes=50)
+        >>> settings.sigma, settings.kappa1, settings.batch_size, settings.steps
+        (4.0, 12.0, 2, 50)
+    """
+    return settle(data.as_data(documents), None, options)
+
+
+load = Fit.load
+
+__all__ = [
+    "MODEL",
+    "Data",
+    "Fit",
+    "Options",
+    "build",
+    "fit",
+    "load",
+    "resolve",
+    "shards",
+    "transform",
+    "weigh",
+]

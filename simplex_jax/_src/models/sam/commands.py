@@ -1,0 +1,260 @@
+"""The commands of the spherical admixture model."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax._src import corpus as corpora
+from simplex_jax._src.cli import console, counts, options
+from simplex_jax._src.cli.commands import Commands, Other, Transform, load
+from simplex_jax._src.cli.errors import one_line_errors
+from simplex_jax._src.corpus import tfidf
+from simplex_jax._src.corpus.formats import registry
+from simplex_jax._src.corpus.vectors import UnitVectors
+from simplex_jax._src.evaluate import matching
+from simplex_jax._src.models.pipeline import Progress
+from simplex_jax._src.models.records import Plan
+from simplex_jax._src.models.sam import MODEL, Data, Fit, checks, density, weigh
+from simplex_jax._src.models.sam.data import alike, check_directions, check_weighting
+from simplex_jax._src.models.sam.fitting import as_trained, infer
+from simplex_jax._src.models.sam.report import strongest
+from simplex_jax._src.models.sam.sparse import to_device
+from simplex_jax._src.models.topics import listing
+from simplex_jax._src.report.display import counted
+from simplex_jax._src.runtime import directory as directories
+from simplex_jax._src.runtime import output
+
+HELP = """Find topics in INPUT that are directions, and write them to a directory.
+
+A topic has a loading for every word; a negative one says that the word is absent. INPUT is any
+corpus that `simplex-jax lda` reads, whose counts become tf-idf vectors, or unit vectors (see
+--format). Without INPUT, the embedded corpus is used. If INPUT has the name of one of the commands
+below, write ./NAME.
+
+Ctrl-C or a termination signal ends a run early: results are written, and --resume continues it.
+"""
+_VECTORS = "vectors"
+FILE_OPTIONS = counts.FILE_OPTIONS | {
+    "format": click.option(
+        "--format",
+        "format",
+        type=click.Choice([entry.name for entry in registry.formats_of("vectors", "counts")]),
+        help=f"{registry.described('vectors', 'counts')}.  [default: recognised, but an .npz is "
+        "read as counts]",
+    ),
+    "normalise": click.option(
+        "--normalise", is_flag=True, help="Accept vectors of any length but 0 (vectors)."
+    ),
+}
+WEIGHT_OPTIONS = {
+    **counts.TOKEN_OPTIONS,
+    "drop_words": counts.VOCABULARY_OPTIONS["drop_words"],
+    "min_df": click.option(
+        "--min-df", default=5, type=click.IntRange(1), help="Documents a word must be in (counts)."
+    ),
+    "max_df": click.option(
+        "--max-df",
+        default=0.5,
+        type=click.FloatRange(0, 1, min_open=True),
+        help="Largest share of documents a word may be in (counts).",
+    ),
+    "max_vocabulary": click.option(
+        "--max-vocabulary",
+        default=5_000,
+        type=click.IntRange(2),
+        help="Words to keep, those in most documents (counts).",
+    ),
+    "idf": click.option(
+        "--idf",
+        default="log",
+        type=click.Choice(tfidf.IDF),
+        help="Weight of a word: log(D / (1 + df)), or scikit-learn's log((1 + D) / (1 + df)) + 1 "
+        "(counts).",
+    ),
+}
+# The embedded corpus fixes the other reading options.
+_OF_EMBEDDED = {"min_df", "max_df", "max_vocabulary", "idf", "drop_words"}
+_OF_VECTORS = {"format", "vocabulary", "names", "normalise"}
+
+
+def _check_reading(input: Path | None, reading: dict[str, Any], typed: Mapping[str, str]) -> None:
+    vectors = input is not None and _holds_vectors(input, reading["format"])
+    for name, flag in typed.items():
+        if vectors and name not in _OF_VECTORS:
+            raise click.UsageError(f"{flag} is for counts, and INPUT has unit vectors")
+        if not vectors and name == "normalise":
+            raise click.UsageError(f"{flag} is for unit vectors, and INPUT has counts")
+
+
+def _holds_vectors(path: str | Path, format: str | None) -> bool:
+    """Return whether an input has unit vectors, by the named or recognised format."""
+    if format is not None:
+        return format == _VECTORS
+    return corpora.kind_of(path, "vectors", "counts") == "vectors"
+
+
+def _read(input: Path | None, reading: dict[str, Any]) -> Data | UnitVectors:
+    if input is not None and _holds_vectors(input, reading["format"]):
+        vectors = _read_vectors(input, reading)
+        directories.check_words(vectors.vocabulary)
+        return vectors
+    limits = {name: reading[name] for name in ("min_df", "max_df", "max_vocabulary")}
+    if input is None:
+        corpus = counts.drop_words(corpora.embedded_corpus(), reading["drop_words"])
+    else:
+        # The vocabulary is cut afterwards, by document frequency for every format.
+        corpus = counts.read_every_word(input, reading)
+    corpus = tfidf.cut(corpus, **limits)
+    directories.check_words(corpus.vocabulary)
+    return weigh(corpus, weighting=reading["idf"])
+
+
+def _read_vectors(path: Path, reading: dict[str, Any]) -> UnitVectors:
+    return corpora.read_vectors(
+        path, reading["vocabulary"], reading["names"], normalise=reading["normalise"]
+    )
+
+
+def _resolve(input: str | None, reading: dict[str, Any]) -> dict[str, Any]:
+    vectors = input is not None and _holds_vectors(input, reading["format"])
+    return counts.resolved(input, reading, "vectors" if vectors else "counts")
+
+
+def _announce(plan: Plan) -> str:
+    documents, settings = as_trained(plan.data, plan), plan.settings
+    table = documents.vectors.values
+    chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    learned = f" (learned: {', '.join(settings.learn)})" if settings.learn else ""
+    return (
+        f"{counted(len(documents.names), 'document')} ({plan.held:,} held out, "
+        f"{len(documents.aside):,} without a direction put aside), {table.shape[1]:,} words, "
+        f"{table.nnz:,} nonzeros\n"
+        f"{counted(settings.num_topics, 'topic')} by {settings.sampler}{chains}, "
+        f"alpha {settings.alpha:g}, "
+        f"sigma {settings.sigma:g}, kappa0 {settings.kappa0:g}, kappa1 {settings.kappa1:g}{learned}"
+        f", {counted(settings.batch_size, 'document')} a batch, step {settings.step_size:.3g}, "
+        f"seed {settings.seed}, {console.machine()}"
+    )
+
+
+def _outcome(fitted: Fit) -> str:
+    """Describe the topics, one line each, the most prevalent first, with their absent words."""
+    words = strongest(fitted, 9, 3)
+    return "\n".join(listing.listed(fitted.prevalence, [" ".join(leading) for leading in words]))
+
+
+def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:
+    typed = options.typed(reading)
+    _check_reading(path, reading, typed)
+    if _holds_vectors(path, reading["format"]):
+        vectors = _read_vectors(path, reading)
+        shown = f"{len(vectors.names):,} unit vectors"
+        return Other(_alike(fitted, vectors, path), vectors.names, shown)
+    check_weighting(fitted.weighting, str(path))
+    mapped = counts.read_as(fitted.vocabulary, earlier, path, reading)
+    documents = _alike(fitted, mapped.corpus, path)
+    return Other(documents, documents.names, counts.described(mapped))
+
+
+def _alike(fitted: Fit, documents: Any, path: Path) -> Data:
+    return alike(documents, fitted.vocabulary, fitted.idf, fitted.weighting, str(path))
+
+
+def _transform(
+    fitted: Fit, other: Other, out: Path, seed: int, every: bool, progress: Progress
+) -> list[Path]:
+    shares = infer(fitted, other.data, seed=seed)
+    directories.write_proportions(out, other.names, shares.shape[1], [(shares, None)])
+    return [out]
+
+
+@click.command()
+@click.argument("input", type=options.PATH)
+@options.model_option
+@click.option(
+    "--samples", default=1_000, type=click.IntRange(1), help="Draws of the shares of each document."
+)
+@options.seed_option
+@options.together(*FILE_OPTIONS.values())
+@options.common_options
+@one_line_errors
+def evaluate(
+    input: Path, model: Path, samples: int, seed: int, quiet: bool, **reading: Any
+) -> None:
+    """Print how well the topics of a run predict the documents of INPUT, as JSON.
+
+    `log_perplexity` is the mean over the documents of minus their log density on the sphere given
+    the mean topics, estimated by importance sampling of their topic shares from Laplace's
+    approximation and the prior; `effective_samples` is the median over documents of the effective
+    sample size, and `least_effective_samples` the smallest. `standard_error` is that of the mean
+    over such documents, from their standard deviation; null for a single document. `prior_draws`
+    has the same with 200 draws from the prior, as in Liu et al. (2016): if its effective samples
+    are near 1, it does not estimate the same number.
+    """
+    say = console.speaker(quiet)
+    fitted, earlier = load(MODEL, model)
+    other = _other(fitted, input, reading, earlier)
+    say(other.coverage)
+    documents: Data = check_directions(other.data, str(input))
+    inputs = jnp.asarray(fitted.mean), to_device(documents.vectors.values)
+    concentrations = fitted.alpha, fitted.kappa1
+    key_importance, key_prior = jax.random.split(jax.random.key(seed))
+    exact = density.importance(key_importance, *inputs, *concentrations, samples)
+    published = density.prior_draws(key_prior, *inputs, *concentrations)
+    measures: dict[str, Any] = {
+        "log_perplexity": density.log_perplexity(exact.log_p),
+        "standard_error": _standard_error(exact.log_p),
+        "documents": len(exact.log_p),
+        "without_direction": len(documents.aside),
+        "effective_samples": float(np.median(exact.ess)),
+        "least_effective_samples": float(exact.ess.min()),
+        "prior_draws": {
+            "log_perplexity": density.log_perplexity(published.log_p),
+            "effective_samples": float(np.median(published.ess)),
+        },
+    }
+    for warning in checks.effective_warnings(measures["effective_samples"]):
+        say(f"warning: {warning}")
+    click.echo(json.dumps(output.plain(measures), indent=2))
+
+
+def _standard_error(values: np.ndarray) -> float | None:
+    """Return the standard error of a mean; None for a single value."""
+    if len(values) < 2:
+        return None
+    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+COMMANDS = Commands(
+    model=MODEL,
+    help=HELP,
+    reading=FILE_OPTIONS | WEIGHT_OPTIONS,
+    file_reading=FILE_OPTIONS,
+    of_embedded=_OF_EMBEDDED,
+    check_reading=_check_reading,
+    read=_read,
+    resolve_reading=_resolve,
+    other=_other,
+    shown=("log_perplexity", "kinetic", "documents_per_second"),
+    similarity=matching.cosine,
+    announce=_announce,
+    outcome=_outcome,
+    transform=Transform(
+        help="""Write the topic shares of the documents of INPUT, given the topics of a run.
+
+        Counts are mapped to the words of the model and weighted as in the run; tokens of other
+        words are ignored. A document without a known word gets equal shares of all topics. The file
+        has the arrays `proportions` [D, K] and `documents` (their names), like the doc_topics.npz
+        of a run.
+        """,
+        ending="doc_topics.npz",
+        write=_transform,
+    ),
+    evaluate=evaluate,
+)

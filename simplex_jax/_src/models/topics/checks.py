@@ -1,0 +1,68 @@
+"""Warnings about topics, or their shares in documents, that should not be trusted yet."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from simplex_jax._src.models import heldout
+from simplex_jax._src.models.topics.fits import CountFit
+from simplex_jax._src.report.display import counted
+
+_RISE = 0.02
+"""Least relative rise of the perplexity that matters."""
+
+_MOST_SLOW = 0.01
+"""Fraction of the documents whose shares may exceed the error that the settings allow."""
+
+
+def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact: bool) -> list[str]:
+    """Return a sentence if the held-out perplexity overflowed, did not fall, rose, or still falls.
+
+    Changes within the noise of the evaluations, which is large if few tokens are held out, do not
+    count. The sampler is `exact` if it has neither discretisation nor subsampling error.
+    """
+    values = [record.get("perplexity") for record in metrics]
+    measured = np.array([value for value in values if value is not None], dtype=float)
+    if not measured.size:
+        return []
+    if not np.isfinite(measured).all():
+        return [
+            "A held-out perplexity is too large for a number: the sampled topics leave some "
+            "held-out words next to no probability. A larger beta gives them more."
+        ]
+    first, last, lowest = measured[0], measured[-1], measured.min()
+    noise = heldout.noise(measured)
+    if measured.size > 1 and last >= first + noise:
+        return [
+            f"The held-out perplexity did not fall: {first:,.4g} at first, {last:,.4g} at the end."
+        ]
+    if last > (1 + _RISE) * lowest + noise:
+        remedy = "run it longer" if exact else "a smaller step size or a larger batch may help"
+        return [f"The held-out perplexity rose again, from {lowest:,.4g} to {last:,.4g}: {remedy}."]
+    quarter = max(2, measured.size // 4)
+    if measured.size < 2 * quarter:
+        return []
+    # Compare halves of the last quarter, since the perplexity of single samples is noisy.
+    before, after = np.array_split(measured[-quarter:], 2)
+    noise *= np.sqrt(1 / before.size + 1 / after.size)
+    if after.mean() < (1 - _RISE / 2) * before.mean() - noise:
+        return [
+            f"The held-out perplexity was still falling, to {last:,.4g}: the chain has not "
+            "settled, run it longer."
+        ]
+    return []
+
+
+def share_warnings(fitted: CountFit) -> list[str]:
+    """Return sentences about imprecise shares of documents and about documents without words."""
+    most = fitted.settings.share_error
+    sentences, slow = [], fitted.proportions_error > most
+    if slow.sum() > _MOST_SLOW * slow.size:
+        largest = fitted.proportions_error.max()
+        sentences.append(
+            f"The shares of {100 * slow.mean():.1f}% of the documents have an estimated "
+            f"Monte-Carlo error above {most:g}, the largest one {largest:.3f}."
+        )
+    if fitted.empty:
+        sentences.append(f"Without a word of the vocabulary: {counted(fitted.empty, 'document')}.")
+    return sentences

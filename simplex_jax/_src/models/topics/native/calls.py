@@ -1,0 +1,226 @@
+"""Sweeps over documents by the native libraries."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax._src.corpus.device import Documents
+from simplex_jax._src.draws import bits
+from simplex_jax._src.models.topics.native import library
+
+_LANES = 16
+COUNT = {"nothing": 0, "changes": 1, "labels": 2}
+KINDS = {"dense": 1, "sparse": 2, "integer": 3}
+
+# Smallest and largest numbers of topics for which integer weights are the fastest.
+_WHOLE = (192, 4096)
+_GROUP = 64  # topics in a group of integers, as in task.h
+BLOCKS = 16  # blocks of words, `kTiles` in task.h
+
+
+def kind_for(num_topics: int) -> str:
+    """Return the fastest kind of `sweep` for a number of topics.
+
+    It does not depend on the documents: a device has different ones with another number of devices,
+    and kinds draw different labels. Up to 191 topics "dense" is the fastest for short documents
+    too. GPUs have only "dense".
+    """
+    if library.platform() == "cuda":
+        return "dense"
+    least, most = _WHOLE
+    return "dense" if num_topics < least else "integer" if num_topics <= most else "sparse"
+
+
+def integrated_bytes(num_topics: int, num_words: int, documents: int, *, apart: bool) -> int:
+    """Return the bytes that `integrated` allocates outside XLA.
+
+    There is a row of topics for each word and each document, and one more for each word if topics
+    have concentrations `apart`.
+    """
+    width = _LANES * -(-num_topics // _LANES)
+    return 4 * width * ((2 if apart else 1) * num_words + documents) + 16 * documents
+
+
+def table_bytes(num_topics: int, num_words: int) -> int:
+    """Return the bytes of the tables that a sweep computes from the topics outside XLA."""
+    if (kind := kind_for(num_topics)) == "dense":
+        return 0
+    if kind == "integer":
+        return 2 * _GROUP * -(-num_topics // _GROUP) * num_words  # levels
+    # Bounds, and running sums over the rows of a word.
+    return (_LANES + 4) * -(-num_topics // _LANES) * num_words
+
+
+def _call(name: str, results, *, prefix: str | None = None, aliases=None):
+    return library.LIBRARY.call(
+        name, results, vmap_method="sequential", prefix=prefix, aliases=aliases
+    )
+
+
+def lay_out(log_topics: jax.Array, *, width: int = 16, prefix: str | None = None) -> jax.Array:
+    """Return the likelihood of topics [K, V] as rows of words, float32 [V, 16 * rows].
+
+    For finite numbers and -inf it equals `local.likelihood_of` up to rounding, padded with zeros.
+    For `width` see `sweep`.
+    """
+    num_topics, num_words = log_topics.shape
+    padded = _LANES * -(-num_topics // _LANES)
+    result = jax.ShapeDtypeStruct((num_words, padded), jnp.float32)
+    return _call("lay_out", result, prefix=prefix)(
+        log_topics.astype(jnp.float32), width=np.int64(width)
+    )
+
+
+def sweep(
+    keys: jax.Array,
+    weights: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    words: jax.Array,
+    *,
+    burn_in: int,
+    count: str,
+    tally: bool,
+    kind: str | None = None,
+    width: int = 16,
+    prefix: str | None = None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Sweep over documents, see `engine.sweeps`; `words` [0, 0] stand for zeros, without an array.
+
+    There is a key for each sweep, [S]; weights are from `lay_out`, labels uint8 or uint16. `kind`
+    "dense" weighs all topics for a token; "sparse" weighs the topics of its document and, all at
+    once, the rest; "integer" weighs all topics in integers, for documents of up to some 30,000
+    tokens (longer ones use another kind). The default is `kind_for`; GPUs always use "dense". A
+    word or a document out of range raises an error on CPUs, and ends the program on GPUs. `width`
+    is the number of lanes of a CPU's widest vectors: for tests, since no result depends on it.
+    Counts in documents are int32 [B, K], or [0, K].
+    """
+    num_documents, num_topics = documents.lengths.shape[0], alpha.shape[0]
+    counted = words.shape
+    if new := words.size == 0 and count != "nothing":
+        counted = (num_topics, weights.shape[0])
+    results = (
+        jax.ShapeDtypeStruct(labels.shape, labels.dtype),
+        jax.ShapeDtypeStruct(counted, jnp.int32),
+        jax.ShapeDtypeStruct((num_documents if tally else 0, num_topics), jnp.int32),
+    )
+    aliases = {7: 0} if new else {7: 0, 8: 1}
+    call = _call("sweep", results, prefix=prefix, aliases=aliases)
+    return call(
+        jax.vmap(bits.key_words)(keys),
+        weights,
+        alpha.astype(jnp.float32),
+        *_fields(documents),
+        labels,
+        words,
+        burn_in=np.int64(burn_in),
+        count=np.int64(COUNT[count]),
+        kind=np.int64(KINDS[kind or kind_for(num_topics)]),
+        width=np.int64(width),
+    )
+
+
+def block_sums(
+    counts: jax.Array, beta: jax.Array, bounds: jax.Array, *, prefix: str | None = None
+) -> jax.Array:
+    """Return the sums over blocks of words of counts [K, V] and beta, [V] or [K, V]: [K, blocks].
+
+    Block b has the words from `bounds[b]` to `bounds[b + 1] - 1`.
+    """
+    result = jax.ShapeDtypeStruct((counts.shape[0], bounds.shape[0] - 1), jnp.float32)
+    call = _call("block_sums", result, prefix=prefix)
+    return call(counts, beta.astype(jnp.float32), bounds)
+
+
+def integrated(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    beta: jax.Array,
+    masses: jax.Array,
+    sums: jax.Array,
+    bounds: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    words: jax.Array,
+    *,
+    width: int = 16,
+    prefix: str | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Sweep with the topics integrated out, given the `masses` [K, blocks] of blocks of words.
+
+    `sums` are from `block_sums`, and `words` are the counts of all labels, int32 [K, V]. Tokens
+    without a label get one from the topics [K, V]. The tokens of a document must be sorted by word.
+    For `width` see `sweep`. Returns labels and counts.
+    """
+    results = (
+        jax.ShapeDtypeStruct(labels.shape, labels.dtype),
+        jax.ShapeDtypeStruct(words.shape, words.dtype),
+    )
+    call = _call("integrated", results, prefix=prefix, aliases={11: 0, 12: 1})
+    return call(
+        bits.key_words(key),
+        log_topics.astype(jnp.float32),
+        alpha.astype(jnp.float32),
+        beta.astype(jnp.float32),
+        masses.astype(jnp.float32),
+        sums,
+        bounds,
+        *_fields(documents),
+        labels,
+        words,
+        width=np.int64(width),
+    )
+
+
+def tables(
+    key: jax.Array,
+    concentration: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    *,
+    width: int = 16,
+    prefix: str | None = None,
+) -> jax.Array:
+    """Draw the tables of each topic in all documents, int32 [K], given concentrations [K].
+
+    A topic with n tokens in a document has CRT(c, n) tables there, see `draws.crt`. The random
+    number of a token depends on the number of its document and its place there. For `width` see
+    `sweep`.
+    """
+    result = jax.ShapeDtypeStruct(concentration.shape, jnp.int32)
+    return _call("tables", result, prefix=prefix)(
+        bits.key_words(key),
+        concentration.astype(jnp.float32),
+        labels,
+        documents.starts,
+        documents.lengths,
+        _ids(documents),
+        width=np.int64(width),
+    )
+
+
+def _fields(documents: Documents) -> tuple[jax.Array, ...]:
+    return documents.tokens, documents.starts, documents.lengths, _ids(documents)
+
+
+def _ids(documents: Documents) -> jax.Array:
+    ids = documents.ids
+    number = documents.lengths.shape[0]
+    return (jnp.arange(number) if ids is None else ids).astype(jnp.uint32)
+
+
+def totals(words: jax.Array, *, prefix: str | None = None) -> jax.Array:
+    """Return the tokens of each topic, float32 [..., K], see `engine.totals`."""
+    result = jax.ShapeDtypeStruct(words.shape[:-1], jnp.float32)
+    return _call("totals", result, prefix=prefix)(words)
+
+
+def count(
+    labels: jax.Array, documents: Documents, num_topics: int, *, prefix: str | None = None
+) -> jax.Array:
+    """Count the labels of each document, int32 [B, K]."""
+    result = jax.ShapeDtypeStruct((documents.lengths.shape[0], num_topics), jnp.int32)
+    call = _call("count", result, prefix=prefix)
+    return call(labels, documents.starts, documents.lengths)

@@ -1,0 +1,37 @@
+"""Options shared by the models of token topics."""
+
+from simplex_jax._src.models.options import RunOptions, option, options
+from simplex_jax._src.models.topics.data import Size
+from simplex_jax._src.models.topics.engine import ENGINES
+
+SHARE_ERROR = 0.02
+"""Default of the Monte-Carlo error of the topic shares of documents."""
+
+
+@options
+class TopicOptions(RunOptions):
+    """Run options shared by these models."""
+
+    engine: str | None = option(
+        "Where sweeps over tokens run: native is C++ on CPUs, xla runs everywhere. Blocked sweeps "
+        "always run by xla.",
+        default=None,
+        choices=ENGINES,
+        unset="native where it works",
+        parameter=None,
+    )
+    share_error: float = option(
+        "Estimated Monte-Carlo error at which the sampling of a document's topic shares ends; a "
+        "larger one takes less time.",
+        default=SHARE_ERROR,
+    )
+
+
+def check_words(size: Size) -> None:
+    """Raise a ValueError for a vocabulary of one word, or documents of none: without topics."""
+    if size.tokens < 1:
+        raise ValueError("every document is empty: give documents with words of the vocabulary")
+    if size.words < 2:
+        raise ValueError(
+            "topics need a vocabulary of at least two words; it has one: keep more words"
+        )

@@ -1,0 +1,169 @@
+"""Held-out perplexity of topics by document completion.
+
+Half of the tokens of every held-out document are observed: its topic proportions are inferred from
+them, with the topics fixed, and the other half is predicted. The perplexity is
+exp(-mean log p(w | d)) over target tokens, p(w | d) = sum_k theta_dk phi_kw. The average perplexity
+uses the mean of p over posterior samples, the posterior predictive, and is lower than for one
+sample.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jax import lax
+from jax.typing import ArrayLike
+
+from simplex_jax._src.base import State
+from simplex_jax._src.corpus import device
+from simplex_jax._src.corpus.device import DeviceCorpus
+from simplex_jax._src.models.heldout import HeldOut
+from simplex_jax._src.models.topics import engine as engines
+from simplex_jax._src.models.topics import local
+from simplex_jax._src.runtime import replicas
+from simplex_jax._src.runtime.hooks import Event
+from simplex_jax._src.runtime.windows import Window, doubling
+
+_CHUNK = 16_384
+SWEEPS, BURN_IN = 20, 10
+
+
+class Completion(NamedTuple):
+    """Held-out documents, split in two."""
+
+    observed: DeviceCorpus  # the halves that topic proportions are inferred from
+    words: jax.Array  # words of the target halves, int32 [n]
+    documents: jax.Array  # their documents, by place in `observed`, int32 [n]
+    counts: jax.Array  # how often each occurs, float32 [n]
+
+
+def completion(observed: sp.csr_array, target: sp.csr_array) -> Completion:
+    """Put held-out documents on the device, from counts [D, V] of their two halves.
+
+    Halves of different shapes, or without a target token, raise a ValueError.
+    """
+    if observed.shape != target.shape:
+        raise ValueError(
+            f"observed {observed.shape} and target {target.shape} must have the same shape"
+        )
+    entries = sp.coo_array(target)
+    if not entries.nnz:
+        raise ValueError("the target has no token to predict: give more documents, or longer ones")
+    corpus = device.to_device(observed)
+    place = np.empty(observed.shape[0], np.int32)
+    place[np.asarray(corpus.order)] = np.arange(observed.shape[0], dtype=np.int32)
+    rows, columns = entries.coords
+    return Completion(
+        corpus,
+        jnp.asarray(columns.astype(np.int32)),
+        jnp.asarray(place[rows]),
+        jnp.asarray(entries.data.astype(np.float32)),
+    )
+
+
+@partial(jax.jit, static_argnames=("sweeps", "burn_in", "engine"))
+def log_predictive(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    data: Completion,
+    *,
+    sweeps: int = SWEEPS,
+    burn_in: int = BURN_IN,
+    engine: str | None = None,
+) -> jax.Array:
+    """Return log p(w | d) of every target entry given topics [K, V], float [n].
+
+    The proportions of a document are the mean, over collapsed Gibbs sweeps after the burn-in, of
+    (alpha + n_d) / (sum alpha + length) (Patterson and Teh 2013, section 5.1).
+    """
+    if not 0 <= burn_in < sweeps:
+        raise ValueError(f"burn_in must be from 0 to {sweeps - 1}; it is {burn_in}")
+    likelihood, peak = local.likelihood_of(log_topics), jnp.max(log_topics, axis=0)
+    documents = device.select(
+        data.observed, jnp.arange(device.size(data.observed), dtype=jnp.int32)
+    )
+    result = engines.sweeps(
+        key,
+        log_topics,
+        alpha,
+        documents,
+        None,
+        times=sweeps,
+        burn_in=burn_in,
+        tally=True,
+        engine=engine,
+    )
+    theta = alpha[:, None] + result.documents / (sweeps - burn_in)
+    # Not divided by sum alpha + length, which differs by rounding: they must sum to 1.
+    theta = theta / jnp.sum(theta, axis=0)
+    # Relative to the likeliest topic of a word, the sum is at least that topic's share: one
+    # logarithm per entry suffices, and none per topic.
+    rows, shares = likelihood.T, theta.T
+
+    def one_chunk(entry: tuple[jax.Array, jax.Array]) -> jax.Array:
+        word, document = entry
+        return jnp.log(jnp.sum(shares[document] * rows[word], axis=1)) + peak[word]
+
+    size = data.words.shape[0]
+    step = min(_CHUNK, size)
+    chunks = -(-size // step)
+    padded = [
+        jnp.pad(x, (0, chunks * step - size)).reshape(chunks, step)
+        for x in (data.words, data.documents)
+    ]
+    return lax.map(one_chunk, tuple(padded)).ravel()[:size]
+
+
+def perplexity(log_p: ArrayLike, counts: ArrayLike) -> float:
+    """Return exp(-mean log p) over target tokens."""
+    return _exp(_cross_entropy(log_p, counts))
+
+
+def _cross_entropy(log_p: ArrayLike, counts: ArrayLike) -> float:
+    weights = np.asarray(counts, np.float64)
+    return float(-(np.asarray(log_p, np.float64) @ weights) / weights.sum())
+
+
+def _exp(x: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.exp(x))
+
+
+class Evaluation(HeldOut):
+    """The hook that records perplexities of the current topics, see `HeldOut`.
+
+    `read` returns the log topics [K, V] and the concentrations [K] of a state, by default its
+    `position` and `alpha`. With several chains, along the first axis, `perplexity` averages the
+    logarithm of their perplexities.
+    """
+
+    def __init__(
+        self,
+        data: Completion,
+        key: jax.Array,
+        chains: int = 1,
+        window: Window = doubling(1),  # noqa: B008, a pure function
+        engine: str | None = None,
+        read: Callable[[State], tuple[jax.Array, jax.Array]] = lambda s: (s.position, s.alpha),
+    ) -> None:
+        def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
+            key_event = jax.random.fold_in(key, event.step)
+            first = replicas.first(read(event.state))
+            # One chain at a time, without copying a single one: topics may be large.
+            parts = [first] if chains == 1 else zip(*first, strict=True)
+            keys = [jax.random.fold_in(key_event, chain) for chain in range(chains)]
+            log_p = [
+                log_predictive(key_chain, topics, alpha, data, engine=engine)
+                for key_chain, (topics, alpha) in zip(keys, parts, strict=True)
+            ]
+            return [np.asarray(one, np.float64) for one in log_p], {}
+
+        def value(log_p: list[np.ndarray]) -> float:
+            return _exp(sum(_cross_entropy(one, data.counts) for one in log_p) / len(log_p))
+
+        super().__init__("perplexity", data.words.shape[0], measure, value, chains, window)

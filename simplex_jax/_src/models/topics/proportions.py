@@ -1,0 +1,397 @@
+"""Topic proportions of documents, given topics: any number of documents, in bounded memory.
+
+The proportions of a document depend only on its words, the topics and the seed: its random numbers
+are keyed by its words, regardless of the other documents and of its position.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jax.typing import ArrayLike
+from scipy.special import chdtri
+
+from simplex_jax._src import arguments
+from simplex_jax._src.corpus import Corpus, to_vocabulary
+from simplex_jax._src.corpus.corpus import checked_counts
+from simplex_jax._src.corpus.device import Documents
+from simplex_jax._src.corpus.store import Stored
+from simplex_jax._src.draws.keys import fold_in
+from simplex_jax._src.evaluate import matching
+from simplex_jax._src.models.options import number
+from simplex_jax._src.models.topics import engine as engines
+from simplex_jax._src.models.topics.concentrations import positive
+from simplex_jax._src.models.topics.data import as_data, in_memory, size_of
+from simplex_jax._src.models.topics.fits import CountFit
+from simplex_jax._src.models.topics.options import SHARE_ERROR
+from simplex_jax._src.runtime.session import Progress
+
+SHARD = 16_384
+# With a small alpha a single chain stays in one mode of a document and underestimates its error.
+CHAINS = 8
+_BURN_IN = 6  # after labels are initialised
+# Sweeps per call, and before the error is first checked: after three, chains of a document of one
+# or two words often agree by chance.
+_AT_ONCE = 5
+_SWEEPS = 640
+_FEWER, _FEWEST = 4, 64  # factor by which arrays of documents shrink, and their smallest width
+_MOST_TOKENS = 2**21  # of a shard, which ends earlier if documents are long
+_MOST_SHARES = 2**22  # likewise, if there are many topics
+_STREAM = 0x7064  # keeps the random numbers apart from those of a fit with the same seed
+
+
+class Shares(NamedTuple):
+    """Topic proportions of consecutive documents.
+
+    Attributes:
+        first: Row of the first document.
+        proportions: Posterior means, float32 [n, K]; rows sum to 1.
+        error: Estimated Monte-Carlo standard error of the most uncertain share of each document,
+            float32 [n]: the upper 90% limit by the spread of eight independent chains. It is still
+            too small for 20 to 34% of documents of a dozen words, because sampling ends when the
+            spread happens to be small, and a mode that no chain found adds nothing.
+    """
+
+    first: int
+    proportions: np.ndarray
+    error: np.ndarray
+
+
+def transform(
+    topics: ArrayLike,
+    alpha: ArrayLike,
+    counts: Corpus | sp.csr_array | Stored,
+    *,
+    seed: int = 0,
+    share_error: float = SHARE_ERROR,
+    sweeps: int = _SWEEPS,
+    shard: int = SHARD,
+    engine: str | None = None,
+) -> np.ndarray:
+    """Return the topic proportions of documents, as `shards` does, in one array.
+
+    Args:
+        topics: Probabilities of words, [K, V], such as `Fit.mean`.
+        alpha: Concentration of topic proportions, per topic, a scalar or [K], such as `Fit.alpha`.
+        counts: The documents, [D, V]; a corpus on disk is read a shard at a time.
+        seed: Seed of the sweeps.
+        share_error: Acceptable estimated error of a share, at least 0; see `Shares`.
+        sweeps: Maximum sweeps over a document in each of eight chains, after a burn-in of 6.
+        shard: Maximum number of documents processed at once; no result depends on it.
+        engine: Engine of the sweeps, "native" or "xla"; by default native if available.
+
+    Returns:
+        Proportions, float32 [D, K]; rows sum to 1.
+
+    Raises:
+        ValueError: An argument is out of range, a topic does not sum to 1, or topics and documents
+            have different numbers of words.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax._src.models import lda
+        >>> shares = lda.transform(
+        ...     [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], 0.5, sp.csr_array([[3, 4, 0], [0, 0, 0]]))
+        >>> shares.round(4).tolist()
+        [[0.9375, 0.0625], [0.5, 0.5]]
+    """
+    parts = shards(
+        topics,
+        alpha,
+        counts,
+        seed=seed,
+        share_error=share_error,
+        sweeps=sweeps,
+        shard=shard,
+        engine=engine,
+    )
+    return joined(parts, (size_of(counts).documents, len(np.asarray(topics))))[0]
+
+
+def joined(
+    parts: Iterable[Shares],
+    shape: tuple[int, int],
+    progress: Progress = lambda task, done, total: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Collect shards into the proportions of all documents, [D, K], and their errors, [D]."""
+    shares, errors = np.empty(shape, np.float32), np.empty(shape[0], np.float32)
+    for part in parts:
+        end = part.first + len(part.error)
+        shares[part.first : end], errors[part.first : end] = part.proportions, part.error
+        progress("shares of documents", end, shape[0])
+    return shares, errors
+
+
+def infer(fitted: CountFit, data: Any, *, seed: int = 0) -> np.ndarray:
+    """Return the topic proportions of other documents over any vocabulary; see `Fit.transform`."""
+    documents = in_memory(as_data(data, fitted.vocabulary))
+    mapped = to_vocabulary(documents, fitted.vocabulary).corpus
+    most = fitted.settings.share_error
+    shares = transform(*fitted.complete, mapped, seed=seed, share_error=most)
+    return shares[:, : len(fitted.mean)]
+
+
+def shards(
+    topics: ArrayLike,
+    alpha: ArrayLike,
+    counts: Corpus | sp.csr_array | Stored,
+    *,
+    seed: int = 0,
+    share_error: float = SHARE_ERROR,
+    sweeps: int = _SWEEPS,
+    shard: int = SHARD,
+    engine: str | None = None,
+    reported: int | None = None,
+) -> Iterator[Shares]:
+    """Yield the topic proportions of documents, a shard at a time.
+
+    They are the posterior mean of (alpha + n_d) / (sum alpha + length) given the topics (Patterson
+    and Teh 2013, section 5.1), from eight chains of collapsed Gibbs sweeps for each document: with
+    a small alpha a chain may stay in one mode for long, which only other chains reveal. Chains are
+    extended by about half at a time, until the error is at most `share_error` or all sweeps are
+    done. A document without words has the prior mean.
+
+    Arguments and errors are those of `transform`. `reported` is how many of the topics, the first
+    ones, get a column; by default all.
+
+    Yields:
+        The shares of consecutive documents.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> from simplex_jax._src.models import lda
+        >>> documents = sp.csr_array([[3, 0], [0, 2], [1, 1]])
+        >>> [(part.first, part.proportions.shape) for part in lda.shards(
+        ...     [[0.9, 0.1], [0.1, 0.9]], 0.5, documents, shard=2)]
+        [(0, (2, 2)), (2, (1, 2))]
+    """
+    seed = arguments.seed(seed)
+    shard = arguments.at_least("shard", shard, 1)
+    sweeps = arguments.at_least("sweeps", sweeps, 1)
+    share_error = number("share_error", share_error, least=0)
+    table = matching.as_probabilities("topics", topics)
+    if isinstance(counts, Corpus):
+        counts = counts.counts
+    elif not isinstance(counts, Stored):
+        counts = checked_counts(counts, "counts")
+    size = size_of(counts)
+    if size.words != table.shape[1]:
+        raise ValueError(
+            f"the documents have {size.words} words and the topics {table.shape[1]}: "
+            "give documents over the vocabulary of the topics"
+        )
+    concentrations = positive("alpha", alpha, (len(table),))
+    key = fold_in(jax.random.key(seed), np.uint32(_STREAM))
+    engine = engines.resolve(engine, len(table))
+    likelihood = _lay_out(jnp.asarray(table), engine)
+    shard = max(1, min(shard, _MOST_SHARES // len(table)))
+
+    def work() -> Iterator[Shares]:
+        width = min(shard, size.documents)
+        for first, last in cuts(token_ends(counts), shard):
+            part = counts.rows(first, last) if isinstance(counts, Stored) else counts[first:last]
+            documents, order = side_by_side(part, width)
+            numbers = np.pad(_identities(part)[order], (0, width - len(order)))
+            documents = documents._replace(ids=jnp.asarray(numbers))
+            means, errors = _average(
+                key, likelihood, concentrations, documents, share_error, sweeps, engine
+            )
+            rows = np.empty((last - first, len(table)), np.float32)
+            error = np.empty(last - first, np.float32)
+            rows[order], error[order] = means[: last - first], errors[: last - first]
+            yield Shares(first, rows[:, :reported], error)
+
+    return work()
+
+
+@functools.partial(jax.jit, static_argnames="engine")
+def _lay_out(topics: jax.Array, engine: str) -> jax.Array:
+    log_topics = jnp.log(jnp.maximum(topics, jnp.finfo(jnp.float32).tiny))
+    return engines.lay_out(log_topics, engine=engine)
+
+
+@jax.jit
+def _columns(array: jax.Array, places: jax.Array) -> jax.Array:
+    return array[:, places]
+
+
+def _average(
+    key: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    share_error: float,
+    most: int,
+    engine: str,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean proportions [B, K] and their errors [B], from at most `most` sweeps per chain.
+
+    `means` and `errors` are by document; `rows`, `waiting` and the middle axis of `totals` are by
+    slot, and the number of slots shrinks. If `waiting`, the slot sweeps document `rows`, and
+    `totals` [K, slots, chains] holds its `done` sweeps; other slots are idle. Labels are by chain
+    and token, and do not shrink.
+    """
+    concentrations = np.asarray(alpha, np.float32)
+    lengths, num_topics = np.asarray(documents.lengths), len(concentrations)
+    means, errors = np.tile(concentrations, (len(lengths), 1)), np.zeros(len(lengths), np.float32)
+    rows, waiting = np.arange(len(lengths)), lengths > 0
+    documents = documents._replace(tokens=jnp.tile(documents.tokens, CHAINS))
+    active, labels = _in_chains(documents, rows, waiting), None
+    totals = jnp.zeros((num_topics, len(rows), CHAINS), jnp.float32)
+    done = 0
+    while waiting.any():
+        # Extend by about half, in calls of a fixed number of sweeps, since each number compiles.
+        check = min(done + _AT_ONCE * max(1, done // (2 * _AT_ONCE)), most)
+        while done < check:
+            times, burn_in = min(check - done, _AT_ONCE), 0 if done else _BURN_IN
+            labels, totals = _sweep(
+                *(fold_in(key, np.uint32(done)), likelihood, alpha, active, labels, totals),
+                times=burn_in + times,
+                burn_in=burn_in,
+                engine=engine,
+            )
+            done += times
+        sums, variance = (np.asarray(array) for array in _pooled(totals, done))
+        # The variance of few chains is uncertain, and documents stop when it looks small: with the
+        # upper end of its interval fewer errors are too small.
+        bound = np.sqrt(variance[waiting] * (CHAINS - 1) / chdtri(CHAINS - 1, 0.9))
+        swept = rows[waiting]
+        errors[swept] = bound / (np.sum(concentrations) + lengths[swept])
+        means[swept] = concentrations + sums.T[waiting] / (CHAINS * done)
+        waiting[waiting] = errors[swept] > share_error
+        unfinished = np.flatnonzero(waiting)
+        if not unfinished.size or done == most:
+            break
+        # Few documents need many sweeps: sweep only these, in arrays of few sizes, since each
+        # size compiles.
+        width = len(rows)
+        while width // _FEWER >= max(unfinished.size, _FEWEST):
+            width //= _FEWER
+        places = np.pad(unfinished, (0, width - unfinished.size))
+        rows, waiting = rows[places], np.arange(width) < unfinished.size
+        totals, active = _columns(totals, places), _in_chains(documents, rows, waiting)
+    # Row sums have the same order for any number of rows.
+    return means / means.sum(axis=1, keepdims=True), errors
+
+
+def _in_chains(documents: Documents, rows: np.ndarray, waiting: np.ndarray) -> Documents:
+    """Return the documents in `rows` once for each chain, each with its own numbers and places.
+
+    Their tokens are already repeated for each chain. If not `waiting`, the length is 0. The copies
+    of a document follow each other, so that native code sweeps them together, word by word, with
+    the topics of the word in its cache.
+    """
+    tokens, *by_document = documents
+    starts, lengths, ids = (np.asarray(array)[rows] for array in by_document)
+    room = len(tokens) // CHAINS
+    chain = np.arange(CHAINS)
+    numbers = _mix((ids[:, None].astype(np.uint64) << np.uint64(8)) | chain.astype(np.uint64))
+    return Documents(
+        tokens,
+        jnp.asarray((starts[:, None] + room * chain).astype(np.int32).ravel()),
+        jnp.asarray(np.repeat(np.where(waiting, lengths, 0), CHAINS)),
+        jnp.asarray((numbers >> np.uint64(32)).astype(np.uint32).ravel()),
+    )
+
+
+@jax.jit
+def _pooled(totals: jax.Array, sweeps: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the sums over the chains, [K, B], and the variance of their mean over the sweeps, [B].
+
+    The variance is estimated from the independent chains, for the topic where it is largest. Chains
+    are added in turn, for bitwise equal results in arrays of any size.
+    """
+    chains = [totals[..., chain] for chain in range(CHAINS)]
+    total = functools.reduce(jnp.add, chains)
+    mean = total / CHAINS
+    squares = functools.reduce(jnp.add, [(chain - mean) ** 2 for chain in chains])
+    return total, jnp.max(squares, axis=0) / (CHAINS * (CHAINS - 1) * sweeps**2)
+
+
+@functools.partial(
+    jax.jit, static_argnames=("times", "burn_in", "engine"), donate_argnames=("labels", "totals")
+)
+def _sweep(
+    key: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array | None,
+    totals: jax.Array,
+    *,
+    times: int,
+    burn_in: int,
+    engine: str,
+) -> tuple[jax.Array, jax.Array]:
+    """Sweep, and add the topic counts of documents after the burn-in to the totals."""
+    result = engines.sweeps(
+        key,
+        None,
+        alpha,
+        documents,
+        labels,
+        likelihood=likelihood,
+        times=times,
+        burn_in=burn_in,
+        tally=True,
+        engine=engine,
+    )
+    return result.labels, totals + result.documents.reshape(totals.shape)
+
+
+def _identities(counts: sp.csr_array) -> np.ndarray:
+    """Return a number for each document that depends on its words, uint32 [D]."""
+    mixed = (counts.indices.astype(np.uint64) << np.uint64(32)) | counts.data.astype(np.uint64)
+    mixed = _mix(mixed)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
+    return (_mix(sums[counts.indptr[1:]] - sums[counts.indptr[:-1]]) >> np.uint64(32)).astype(
+        np.uint32
+    )
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    """Return the hash of 64-bit numbers by the finaliser of SplitMix64."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def token_ends(counts: sp.csr_array | Stored) -> np.ndarray:
+    """Return the number of tokens before each document, and the total, int64 [D + 1]."""
+    if isinstance(counts, Stored):
+        return counts.starts
+    return np.concatenate([[0], np.cumsum(counts.sum(axis=1, dtype=np.int64))])
+
+
+def cuts(ends: np.ndarray, shard: int) -> Iterator[tuple[int, int]]:
+    """Cut documents into shards of at most `shard`, and of 2^21 tokens unless one has more."""
+    first = 0
+    while first < len(ends) - 1:
+        fits = int(np.searchsorted(ends, ends[first] + _MOST_TOKENS, side="right")) - 1
+        last = min(max(fits, first + 1), first + shard, len(ends) - 1)
+        yield first, last
+        first = last
+
+
+def side_by_side(counts: sp.csr_array, width: int) -> tuple[Documents, np.ndarray]:
+    """Lay out the tokens of documents, shortest first, and return the row of each document.
+
+    The token array is padded to a power of two, so that few shapes are compiled.
+    """
+    lengths = counts.sum(axis=1, dtype=np.int64)
+    order = np.argsort(lengths, kind="stable")
+    ordered = counts[order]
+    tokens = np.repeat(ordered.indices, ordered.data).astype(np.int32)
+    room = 1 << max(len(tokens) - 1, 0).bit_length()
+    ends = np.cumsum(lengths[order])
+    padding = (0, width - len(order))
+    documents = Documents(
+        jnp.asarray(np.pad(tokens, (0, room - len(tokens)))),
+        jnp.asarray(np.pad(ends - lengths[order], padding).astype(np.int32)),
+        jnp.asarray(np.pad(lengths[order], padding).astype(np.int32)),
+    )
+    return documents, order

@@ -1,0 +1,306 @@
+"""Coordinates in which samplers move the sites of a model, and their gradients or counts."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from numpyro import handlers
+from numpyro.distributions import biject_to
+from numpyro.infer.util import constrain_fn, potential_energy
+
+from simplex_jax._src.base import Kernel
+from simplex_jax._src.estimators import Estimator
+from simplex_jax._src.geometry import manifolds
+from simplex_jax._src.numpyro import density, simplex_moves, sites, tuning
+from simplex_jax._src.numpyro.density import Target
+from simplex_jax._src.numpyro.sites import Layout, Values
+from simplex_jax._src.samplers import (
+    barker,
+    cir,
+    gbm,
+    gmc,
+    gsgnht,
+    mamla,
+    mapla,
+    mld,
+    myula,
+    plmc,
+    reflected_cir,
+    rld,
+    scir,
+    sggmc,
+    sgrhmc,
+    sgrld,
+    smld,
+)
+
+Build: TypeAlias = Callable[..., Kernel]
+
+COUNTS, POINTS, SPHERES, REAL, DENSITY = "counts", "points", "spheres", "real", "density"
+# Those that move real numbers.
+_REAL = (REAL, DENSITY)
+# Coordinates of the samplers that do not move real numbers.
+_CHARTS: dict[Build, str] = {
+    **dict.fromkeys(
+        (reflected_cir.build, rld.build, scir.build, sgrhmc.build, sgrld.build, smld.build), COUNTS
+    ),
+    **dict.fromkeys((gsgnht.build, sggmc.build), SPHERES),
+    **dict.fromkeys((mld.build, myula.build, plmc.build), POINTS),
+    barker.build: DENSITY,
+}
+_UNFIT: dict[Build, str] = {
+    **dict.fromkeys(
+        (gmc.build, mamla.build, mapla.build),
+        "it takes a log density of points of a manifold, a mirror map or a metric; for one of "
+        "real numbers use barker",
+    ),
+    cir.build: "it is for one gamma law: SCIR moves gamma sites",
+    gbm.build: "it is for one lognormal law",
+}
+# Option values with which a kernel is unfit: option, value and reason.
+_UNFIT_OPTIONS: dict[Build, tuple[str, str, str]] = {
+    mld.build: (
+        "form",
+        "dual",
+        "in the dual form, which takes gradients in the dual variable: model gradients are with "
+        "respect to the sites. Leave out form='dual'",
+    )
+}
+# Arguments that the model supplies.
+_GIVEN = {REAL: {"estimator"}, POINTS: {"estimator"}, DENSITY: {"log_density"}}
+_GIVEN |= {COUNTS: {"estimator", "alpha"}, SPHERES: {"estimator", "manifold"}}
+# If one of them is frozen, coordinates that replace the chart: points of that manifold.
+_FROZEN = {SPHERES: ("manifold", POINTS)}
+
+
+_NAMED = {"estimator": "an estimator", "log_density": "a log_density"}
+
+
+class Sampler(NamedTuple):
+    """Your own `build` function for `SGMCMC`, and the coordinates that its kernel moves.
+
+    Attributes:
+        build: Takes an `estimator` or a `log_density`; freeze its options with `functools.partial`.
+        chart: "counts" for simplex kernels, which take generalised counts and `alpha`; "points" for
+            kernels that move constrained values; "spheres" for those that also take a `manifold`;
+            "density" for exact kernels of unconstrained values, which take a `log_density`; "real"
+            for those that take an estimator, the default for any other function.
+    """
+
+    build: Build
+    chart: str
+
+
+class Group(NamedTuple):
+    """Sites that one kernel moves: their names, and the sampler."""
+
+    names: tuple[str, ...]
+    build: Build
+    chart: str
+
+
+def sampler(kernel: Build | Sampler) -> Sampler:
+    """Return a sampler with its chart, or raise a ValueError if it cannot be used."""
+    if not isinstance(kernel, Sampler):
+        function = getattr(kernel, "func", kernel)
+        if not callable(function):
+            raise ValueError(
+                "kernel must be the build function of a sampler, its options frozen: "
+                f"functools.partial(sgld.build, step_size=1e-3); it is {kernel!r}"
+            )
+        if function in _UNFIT:
+            raise ValueError(f"kernel {named(kernel)} cannot be used here: {_UNFIT[function]}")
+        kernel = Sampler(kernel, _CHARTS.get(function, REAL))
+    build, chart = kernel
+    if chart not in _GIVEN:
+        raise ValueError(f"the chart of a kernel must be one of {', '.join(_GIVEN)}, not {chart!r}")
+    parameters = inspect.signature(build).parameters
+    option, value, reason = _UNFIT_OPTIONS.get(getattr(build, "func", build), ("", "", ""))
+    if option and parameters[option].default == value:
+        raise ValueError(f"kernel {named(build)} cannot be used here {reason}")
+    target = "log_density" if chart == DENSITY else "estimator"
+    if target not in parameters:
+        raise ValueError(f"kernel {named(build)} does not take {_NAMED[target]}")
+    required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
+    argument, replacement = _FROZEN.get(chart, ("", chart))
+    if argument and argument not in required:
+        chart = replacement
+    missing = [name for name in required if name not in _GIVEN[chart]]
+    if missing:
+        raise ValueError(
+            f"kernel {named(build)} needs {', '.join(missing)}: freeze them by "
+            f"functools.partial({named(build)}, {missing[0]}=...)"
+        )
+    return Sampler(build, chart)
+
+
+def check(group: Group, layout: Layout) -> None:
+    """Raise a ValueError unless the kernel of a group can move its sites."""
+    unfit = [name for name in group.names if not _fits(group, layout.kinds[name])]
+    if not unfit:
+        return
+    kinds = ", ".join(f"{name!r} ({layout.kinds[name]})" for name in unfit)
+    advice = {
+        COUNTS: "it moves simplex sites; give the others their own kernel, {None: "
+        "functools.partial(sgld.build, step_size=...)}",
+        SPHERES: "it moves unit vectors, on the sphere that it is given by default; give the "
+        "others their own kernel, {None: functools.partial(sgld.build, step_size=...)}",
+        **dict.fromkeys(
+            _REAL,
+            "numpyro has no map from the real numbers to unit vectors; use "
+            "functools.partial(gsgnht.build, step_size=..., friction=...) for them",
+        ),
+    }[group.chart]
+    raise ValueError(f"kernel {named(group.build)} cannot move {kinds}: {advice}")
+
+
+def _fits(group: Group, kind: str) -> bool:
+    if group.chart == COUNTS:
+        return kind in (sites.SIMPLEX, sites.LOG_SIMPLEX)
+    if group.chart == SPHERES:
+        return kind == sites.SPHERE
+    return group.chart == POINTS or kind != sites.SPHERE
+
+
+def check_support(group: Group, target: Target, values: Values) -> None:
+    """Raise a ValueError if the support of a site depends on sites that others move.
+
+    While those move, the coordinate of the site stays fixed, but not its value.
+    """
+    if group.chart not in _REAL:
+        return
+    dependent = density.dependent(target, values, group.names, lambda law: law.support)
+    if dependent:
+        raise ValueError(
+            f"the support of {sites.listed(dependent)} depends on sites that another kernel moves: "
+            "give them all to one kernel such as sgld, or write the site as a function of one with "
+            "a constant support, for example x = low + (high - low) * u with u ~ Uniform(0, 1)"
+        )
+
+
+def check_noise(group: Group, *, noisy: bool) -> None:
+    """Raise a ValueError if an exact kernel gets minibatches or other noise."""
+    if noisy and group.chart == DENSITY:
+        raise ValueError(
+            f"kernel {named(group.build)} needs the exact log density, but that of this model "
+            "changes from step to step: give its plates all their rows, or use "
+            "functools.partial(sgbd.build, step_size=...), which takes minibatches"
+        )
+
+
+def totals(
+    group: Group, target: Target, position: Values, fixed: Values
+) -> dict[str, tuning.Total]:
+    """Return the totals for the counts of simplex sites, by site; none for other groups.
+
+    A likelihood that is normalised in a site has counts that sum to 0, so some are negative, which
+    some kernels cannot handle; see `simplex_jax.gradients.with_total`. The position has the
+    coordinates of the group's sites, `fixed` the constrained values of all others.
+    """
+
+    def evaluate(position: Values) -> density.Density:
+        return density.evaluate(target, position, fixed)
+
+    names = group.names if group.chart == COUNTS else ()
+    return {name: tuning.safe_total(name, position, evaluate) for name in names}
+
+
+def kernel(
+    group: Group,
+    target: Target,
+    position: Values,
+    fixed: Values,
+    totals: Mapping[str, tuning.Total],
+    *,
+    remembers: bool,
+) -> Kernel:
+    """Build the kernel of a group, given the constrained values of all other sites.
+
+    If `remembers`, the memory of its estimator is the estimate from the last minibatch.
+    """
+
+    def log_density(position: Values) -> jax.Array:
+        return _log_density(position, group, target, fixed)
+
+    if group.chart == DENSITY:
+        return group.build(log_density=log_density)
+
+    def init(key: jax.Array) -> Any:
+        del key
+        return jax.tree.map(jnp.zeros_like, position) if remembers else ()
+
+    def estimate(key: jax.Array, memory: Any, position: Values, batch: Any) -> tuple[Values, Any]:
+        del key, batch
+        if group.chart == COUNTS:
+            counts = density.evaluate(target, position, fixed).counts
+            result = {
+                name: simplex_moves.with_total(counts[name], y, totals[name].of(counts[name]))
+                for name, y in position.items()
+            }
+        else:
+            result = jax.grad(log_density)(position)
+        return result, result if remembers else memory
+
+    options: dict[str, Any] = {}
+    if group.chart == COUNTS:
+        parameters = density.evaluate(target, position, fixed).parameters
+        options["alpha"] = {name: parameters[name][0] for name in position}
+    elif group.chart == SPHERES:
+        options["manifold"] = manifolds.product({name: manifolds.sphere() for name in group.names})
+    return group.build(estimator=Estimator(init=init, estimate=estimate), **options)
+
+
+def _log_density(position: Values, group: Group, target: Target, fixed: Values) -> jax.Array:
+    if group.chart in (POINTS, SPHERES):
+        return density.summed(density.log_joint(target, {**fixed, **position}, frozenset())[0])
+    model = handlers.substitute(density.prepared(target), data=fixed)
+    enumerated = target.layout.enumerate_from is not None
+    return -potential_energy(model, target.args, dict(target.kwargs), position, enum=enumerated)
+
+
+def is_finite(group: Group, target: Target, position: Values, fixed: Values) -> jax.Array:
+    """Return whether the log density and its gradient are finite in the coordinates of a group."""
+    if group.chart == COUNTS:
+        return density.evaluate(target, position, fixed).is_finite()
+    value, gradient = jax.value_and_grad(_log_density)(position, group, target, fixed)
+    return jnp.isfinite(value) & jnp.stack([jnp.isfinite(g).all() for g in gradient.values()]).all()
+
+
+def coordinates(group: Group, target: Target, values: Values) -> Values:
+    """Return the coordinates that the kernel moves, for constrained values of all sites."""
+    group_values = {name: values[name] for name in group.names}
+    if group.chart == COUNTS:
+        kinds = target.layout.kinds
+        return {name: sites.native(kinds[name], value) for name, value in group_values.items()}
+    if group.chart in (POINTS, SPHERES):
+        return group_values
+    trace = density.traced(target, values)
+    return {name: biject_to(trace[name]["fn"].support).inv(x) for name, x in group_values.items()}
+
+
+def constrained(groups: Sequence[Group], target: Target, position: Values, fixed: Values) -> Values:
+    """Return the constrained values of the sites of some groups, given those of all others."""
+    values, real = {}, {}
+    for group in groups:
+        for name in group.names:
+            y = position[name]
+            if group.chart in _REAL:
+                real[name] = y
+            elif group.chart == COUNTS:
+                values[name] = sites.constrain(target.layout.kinds[name], y)
+            else:
+                values[name] = y
+    if real:
+        model = density.prepared(target, enumerated=False)
+        model = handlers.substitute(model, data={**fixed, **values})
+        values.update(constrain_fn(model, target.args, dict(target.kwargs), real))
+    return values
+
+
+def named(build: Build) -> str:
+    """Return the module and the name of a sampler."""
+    function = getattr(build, "func", build)
+    module = getattr(function, "__module__", "").rpartition(".")[2]
+    return f"{module}.{getattr(function, '__name__', function)}"

@@ -1,0 +1,216 @@
+"""Choice of a kernel for a model, by short pilot runs of those that can sample it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro import handlers
+from numpyro.infer import NUTS
+from numpyro.infer.mcmc import MCMCKernel
+
+from simplex_jax._src.numpyro import pilots, reference, sites
+from simplex_jax._src.numpyro.pilots import Chain
+from simplex_jax._src.numpyro.sites import Model
+
+# Steps compiled as one program, and numbers of a site whose effective sample sizes are measured.
+_CHUNK, _WATCHED = 50, 200
+# A pilot with fewer effective samples says little; rates within this factor may be equal; means
+# this many standard errors apart come from different distributions.
+_FEW, _CLEAR, _APART = 50, 1.5, 5.0
+
+
+class Candidate(NamedTuple):
+    """A kernel and the result of its pilot.
+
+    Attributes:
+        name: Its name.
+        kernel: The kernel, for ``numpyro.infer.MCMC``.
+        slowest: Effective samples per second of the slowest number; NaN without a pilot.
+        median: The same for the median number.
+        note: Why there are no rates, or why they are doubtful.
+    """
+
+    name: str
+    kernel: MCMCKernel
+    slowest: float
+    median: float
+    note: str
+
+
+class Recommendation(NamedTuple):
+    """Result of `recommend`; ``print`` shows it as a table.
+
+    Attributes:
+        kernel: The kernel to use.
+        choice: The name of its candidate.
+        reason: Why, in one or more sentences.
+        candidates: All candidates that were tried.
+    """
+
+    kernel: MCMCKernel
+    choice: str
+    reason: str
+    candidates: tuple[Candidate, ...]
+
+    def __str__(self) -> str:
+        """Return a table of the candidates, and the choice with its reason."""
+        width = max(len(candidate.name) for candidate in self.candidates)
+        lines = [f"{'effective samples per second':{width}}  slowest   median"]
+        for name, _, slowest, median, note in self.candidates:
+            lines.append(f"{name:{width}}  {slowest:7.3g}  {median:7.3g}  {note}".rstrip())
+        return "\n".join([*lines, f"{self.choice}: {self.reason}"])
+
+
+def recommend(
+    rng_key: jax.Array,
+    model: Model,
+    *,
+    model_args: tuple = (),
+    model_kwargs: Mapping[str, Any] | None = None,
+    num_warmup: int = 1000,
+    seconds: float = 5.0,
+    patience: float = 60.0,
+) -> Recommendation:
+    """Recommend a kernel for a model with all its data, from a short pilot run of each candidate.
+
+    The candidates are `SCIR` (in ``Gibbs`` with NUTS if it does not move all sites), NUTS, and NUTS
+    in the normal scores that `learn_reference` learns, if there are any. The candidate whose
+    slowest number has the most effective samples per second is chosen: a chain is only as good as
+    that. Up to 200 numbers of each latent site are measured, as the model sees them.
+
+    A pilot knows only where it has been: it cannot miss a mode that no candidate has visited. The
+    reason says if a pilot was short, if rates are too close to call, and if candidates have
+    different means, so that at least one of them is wrong. Seconds are for this machine, without
+    compilation and warm-up.
+
+    Args:
+        rng_key: A PRNG key.
+        model: A numpyro model without minibatches and without discrete sites that are sampled.
+        model_args: Arguments of the model.
+        model_kwargs: Keyword arguments of the model.
+        num_warmup: Number of warm-up steps of each pilot.
+        seconds: Seconds for which each candidate samples after warm-up.
+        patience: Seconds after which a candidate that is still warming up is abandoned.
+
+    Returns:
+        The choice with its kernel and reason, and the results of all candidates.
+
+    Raises:
+        ValueError: The model has minibatches, which only SCIR and SGMCMC support, or a candidate
+            refuses a site, such as one with a scaled prior; the message says what to use instead.
+        RuntimeError: No candidate finished its warm-up, or none moved.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
+        >>> from simplex_jax.numpyro import recommend
+        >>> def model(x):
+        ...     p = numpyro.sample("p", dist.Dirichlet(jnp.full(20, 0.02)))
+        ...     numpyro.sample("x", dist.Multinomial(9, p), obs=x)
+        >>> x = jnp.zeros(20).at[0].set(9)
+        >>> key = jax.random.key(0)
+        >>> found = recommend(key, model, model_args=(x,), num_warmup=200, seconds=0.2)
+        >>> found.choice, len(found.candidates)
+        ('SCIR', 3)
+    """
+    kwargs = dict(model_kwargs or {})
+    key_scores, key_pilot = jax.random.split(sites.typed(rng_key))
+    layout, _ = sites.inspect(model, key_pilot, model_args, kwargs, None)
+    sites.check_all_rows(layout)
+    builds: dict[str, Callable[[], MCMCKernel]] = {}
+    if own := reference.moved_by_scir(layout.kinds):
+        name = "SCIR" if len(own) == len(layout.kinds) else f"SCIR for {sites.listed(own)}, NUTS"
+        builds[name] = partial(reference.pilot, model, layout.kinds)
+    builds["NUTS"] = partial(NUTS, model)
+    scored, _ = reference.scored(model, key_pilot, model_args, kwargs, layout)
+    if scored:
+
+        def in_scores() -> MCMCKernel:
+            config = reference.learn_reference(
+                key_scores, model, model_args=model_args, model_kwargs=kwargs
+            )
+            return NUTS(handlers.reparam(model, config=config))
+
+        builds["NUTS in normal scores"] = in_scores
+    kernels = {name: build() for name, build in builds.items()}
+    chains = {
+        name: pilots.sample(
+            kernel,
+            partial(_numbers, layout.kinds),
+            args=model_args,
+            kwargs=kwargs,
+            key=key_pilot,
+            num_warmup=num_warmup,
+            seconds=seconds,
+            chunk=_CHUNK,
+            patience=patience,
+        )
+        for name, kernel in kernels.items()
+    }
+    return _judged(kernels, chains)
+
+
+def _numbers(kinds: Mapping[str, str], samples: Mapping[str, jax.Array]) -> jax.Array:
+    """Return up to 200 numbers of each site, [n, d]."""
+    columns = []
+    for name, kind in kinds.items():
+        x = samples[name].reshape(len(samples[name]), -1)
+        x = jnp.exp(x) if kind == sites.LOG_SIMPLEX else x
+        columns.append(x[:, :: -(-x.shape[1] // _WATCHED)])
+    return jnp.concatenate(columns, axis=1)
+
+
+def _judged(
+    kernels: Mapping[str, MCMCKernel], chains: Mapping[str, Chain | None]
+) -> Recommendation:
+    """Return the recommendation from pilots; abandoned ones are None."""
+    done = {name: chain for name, chain in chains.items() if chain is not None}
+    if not done:
+        raise RuntimeError("no candidate finished its warm-up: increase patience")
+    moves = np.any([chain.moving for chain in done.values()], axis=0)
+    if not moves.any():
+        raise RuntimeError(
+            "no number moved in any pilot: increase num_warmup, and check that the model's density "
+            "is positive where chains start"
+        )
+    candidates = []
+    for name, kernel in kernels.items():
+        chain = done.get(name)
+        if chain is None:
+            candidates.append(Candidate(name, kernel, np.nan, np.nan, "still warming up"))
+            continue
+        stuck = int((moves & ~chain.moving).sum())
+        sizes = np.concatenate([chain.sizes, np.zeros(stuck)])
+        slowest, median = sizes.min(initial=np.inf), np.median(sizes)
+        note = f"{stuck} of the numbers never moved" if stuck else ""
+        if not stuck and slowest < _FEW:
+            note = f"the slowest number has only {slowest:.0f} effective samples: sample longer"
+        rates = slowest / chain.seconds, float(median) / chain.seconds
+        candidates.append(Candidate(name, kernel, *rates, note))
+    best, *others = sorted(
+        (candidate for candidate in candidates if candidate.name in done),
+        key=lambda candidate: -candidate.slowest,
+    )
+    return Recommendation(best.kernel, best.name, _reason(best, others, done), tuple(candidates))
+
+
+def _reason(best: Candidate, others: Sequence[Candidate], chains: Mapping[str, Chain]) -> str:
+    reasons = ["the only candidate that has sampled"]
+    if others:
+        second = others[0]
+        ratio = best.slowest / second.slowest if second.slowest > 0 else np.inf
+        reasons = [f"{ratio:.2g} times the effective samples per second of {second.name}"]
+        if ratio < _CLEAR:
+            reasons.append("a pilot of this length cannot tell them apart")
+    if best.note:
+        reasons.append(f"but {best.note}")
+    for other in others:
+        distance = pilots.apart(chains[best.name], chains[other.name])
+        if distance > _APART:
+            reasons.append(
+                f"means differ by up to {distance:.0f} standard errors from those of {other.name}: "
+                "one of them has not converged or does not mix, so compare several chains of both"
+            )
+    return "; ".join(reasons)

@@ -1,0 +1,315 @@
+r"""Rules for how minibatch noise affects the kernels of `SGMCMC`.
+
+A kernel injects noise of a known size, and minibatch noise adds to it. Near the posterior, where
+the drift is linear, a sampler with T times the intended noise has T times the variance: standard
+deviations are too large by the *inflation*, :math:`\sqrt T`. With the variance V of a coordinate of
+the estimated gradient, step size h, preconditioner M, mass m, friction c and noise estimate W (0 if
+there is none),
+
+.. math::
+    T - 1 = \tfrac12 h M V \text{ (sgld, plmc, myula, mld)}, \qquad
+    \frac{h (V - W)}{2 c\, m} \text{ (sghmc, sggmc)}.
+
+Kernels on counts move weights theta, whose noise is proportional to theta. With
+:math:`\rho = \mathrm{Var}[\hat a - \hat b x] / (b\, v)` as in `minibatches`, T - 1 is
+
+.. math::
+    \rho \tanh(h / 2) \text{ (scir)}, \qquad \tfrac12 \rho h \text{ (reflected_cir)}, \qquad
+    \frac{\rho h}{2 c} \text{ (sgrhmc)}, \qquad \tfrac12 \rho h b / S \text{ (sgrld)},
+
+since the weights of `sgrld` sum not to b but to some S, about the sum of the prior's
+concentrations. S moves slowly, and 1 / S has a large mean if that sum is small: a run that has not
+visited small S underestimates T. For `smld`, whose noise is that of log omega, it is
+:math:`\tfrac12 h V` times :math:`\mathrm{tr} J^2 / (\mathrm{tr} J)^2`, with J = diag(omega) - omega
+omega' and V summed over coordinates.
+
+- A **thermostat** (sgnht, gsgnht) raises its friction from c until the mean temperature of its
+  coordinates is 1. It absorbs noise that is equal in all coordinates: no inflation. Otherwise
+  :math:`T_j = (c + h V_j / 2) / (c + h \bar V / 2)`, and the inflation shown is for a variance that
+  is off by the root mean square of T_j - 1. On a manifold, a site has a single V, and differences
+  within it are not seen.
+- **sgbd** chooses signs: noise makes them more random, and weakens the drift by the mean of
+  :math:`z^2 / \sqrt{\max(1 - z^2 W / 1.702^2, 0) + z^2 V / 1.702^2}` over that of z^2, z ~ N(0, 2 h
+  M). A correct noise estimate compensates for that while the first term is positive.
+
+T is a mean over the coordinates of a site. If they are correlated, deviations along the directions
+that the posterior determines best are inflated most, and those of single coordinates less than the
+mean.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from simplex_jax._src import schedules
+from simplex_jax._src.base import Kernel, PyTree, move
+from simplex_jax._src.geometry import simplex
+from simplex_jax._src.numpyro import minibatches
+from simplex_jax._src.numpyro.sites import Values
+from simplex_jax._src.samplers import (
+    gsgnht,
+    mld,
+    myula,
+    plmc,
+    reflected_cir,
+    scir,
+    sgbd,
+    sggmc,
+    sghmc,
+    sgld,
+    sgnht,
+    sgrhmc,
+    sgrld,
+    smld,
+)
+
+# The largest acceptable T - 1.
+_EXCESS = minibatches.MOST**2 - 1
+# The longest step considered for `scir`, which then forgets everything.
+_LONGEST = 10.0
+_PROBIT = 1.702  # as in `samplers.skewed`
+# Quadrature for means of functions of a normal variate.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+_SCALES = 2.0 ** (-np.arange(160) / 8)
+
+
+class Step(NamedTuple):
+    """A step of a kernel, from which its noise is measured."""
+
+    change: Values  # of the gradients, or counts, of the last two minibatches
+    counts: Values  # of the last one
+    state: Any  # of the kernel, after the step
+    options: Mapping[str, Any]  # frozen by its `build`
+    h: jax.Array
+
+    def tree(self, name: str) -> Values:
+        """Return an option, one array or a tree, by site; 0 if it is not set."""
+        option, position = self.options.get(name), self.state.position
+        if callable(option):
+            option = option(position, None)
+        leaves = simplex.like(name, jnp.zeros(()) if option is None else option, position)
+        return jax.tree.unflatten(jax.tree.structure(position), leaves)
+
+
+class Rule(NamedTuple):
+    """How noise affects a kernel."""
+
+    look: Callable[[Step], Values]  # numbers by site, to be averaged over the steps
+    # Inflation and longest step by site, from those means.
+    judge: Callable[[Values, Step], dict[str, tuple[jax.Array, jax.Array]]]
+
+
+def known(kernel: Kernel, state: Any) -> Rule | None:
+    """Return the rule of a kernel, or None if it has none."""
+    update, options = unwrapped(kernel.update)
+    if update is sgrld.update and state.log_total is None:
+        return None
+    if update is smld.update and options.get("reference") is not None:
+        return None  # its noise is that of the other coordinates
+    if update in (sggmc.update, gsgnht.update):
+        # No rule for matrices or functions of the position.
+        settings = jax.tree.leaves((options["friction"], options["noise_estimate"]))
+        if any(callable(x) or jnp.ndim(x) for x in settings):
+            return None
+    return RULES.get(update)
+
+
+def unwrapped(function: Any) -> tuple[Any, dict[str, Any]]:
+    """Return a function without the options frozen by `partial` and `base.freeze`, and those."""
+    options: dict[str, Any] = {}
+    while True:
+        if isinstance(function, functools.partial):
+            options = {**function.keywords, **options}
+            function = function.args[0] if function.func is move else function.func
+        elif hasattr(function, "fun"):  # nested JAX `Partial`s
+            function = function.fun
+        else:
+            return function, options
+
+
+def step(kernel: Kernel, state: Any, change: Values, counts: Values, i: jax.Array | int) -> Step:
+    """Return a step of a kernel, with i updates done before it."""
+    options = unwrapped(kernel.update)[1]
+    h = schedules.at(options["step_size"], jnp.asarray(i, jnp.int32))
+    return Step(change, counts, state, options, h)
+
+
+# Averaged numbers.
+
+
+def _variance(step: Step) -> Values:
+    # For independent minibatches, half a squared difference has the variance as its mean.
+    return {name: x**2 / 2 for name, x in step.change.items()}
+
+
+def _dual_variance(step: Step) -> Values:
+    inverse, state = step.options["mirror"].inverse_hessian, step.state
+    return {
+        name: inverse(state.position[name], state.dual[name], x) ** 2 / 2
+        for name, x in step.change.items()
+    }
+
+
+def _tangent_variance(step: Step) -> Values:
+    """Return means over dimensions for the sum of inner steps, which share a minibatch."""
+    manifold, x = step.options["manifold"], step.state.position
+    along = manifold.project(x, step.change)
+    share = manifold.dimension(x) / sum(leaf.size for leaf in x.values())
+    return {
+        name: step.options["num_steps"] * (v**2).mean() / 2 / share for name, v in along.items()
+    }
+
+
+class _Pull(NamedTuple):
+    """Sums over a simplex site."""
+
+    noise: jax.Array  # the variance of a - b x
+    spread: jax.Array  # x (1 - x), times a weight for each row
+
+
+def _pull(step: Step, weight: Callable[[str], jax.Array]) -> dict[str, _Pull]:
+    pulls = {}
+    for name, change in step.change.items():
+        x = jnp.exp(step.state.position[name])
+        pull = change - x * change.sum(axis=-1, keepdims=True)
+        pulls[name] = _Pull((pull**2).sum() / 2, (weight(name) * x * (1 - x)).sum())
+    return pulls
+
+
+def ratio(step: Step) -> Values:
+    """Return rho, which does not depend on the step size."""
+    alpha = step.tree("alpha")
+
+    def rate(name: str) -> jax.Array:
+        a = jnp.broadcast_to(alpha[name] + step.counts[name], step.counts[name].shape)
+        return a.sum(axis=-1, keepdims=True)
+
+    return {name: pull.noise / pull.spread for name, pull in _pull(step, rate).items()}
+
+
+def _ratio_to_total(step: Step) -> Values:
+    def total(name: str) -> jax.Array:
+        return jnp.exp(step.state.log_total[name])
+
+    return {name: pull.noise / pull.spread for name, pull in _pull(step, total).items()}
+
+
+def _ratio_of_logs(step: Step) -> Values:
+    ratios = {}
+    for name, pull in _pull(step, lambda name: jnp.ones(())).items():
+        x = jnp.exp(step.state.position[name])
+        squares = (x**2).sum(axis=-1, keepdims=True)
+        ratios[name] = pull.noise * (x**2 * ((1 - x) ** 2 + squares - x**2)).sum() / pull.spread**2
+    return ratios
+
+
+# Inflations and longest steps that follow.
+
+Judged = dict[str, tuple[jax.Array, jax.Array]]
+
+
+def _linear(factor: Callable[[Step, str], PyTree], less: str = "") -> Callable:
+    """Return the rule T - 1 = h mean(factor V), where V is reduced by a noise estimate."""
+
+    def judge(means: Values, step: Step) -> Judged:
+        estimate = step.tree(less) if less else dict.fromkeys(means, jnp.zeros(()))
+        results = {}
+        for name, mean in means.items():
+            excess = step.h * (factor(step, name) * (mean - estimate[name])).mean()
+            longest = jnp.where(excess > 0, step.h * _EXCESS / excess, jnp.inf)
+            results[name] = jnp.sqrt(jnp.maximum(1 + excess, 0)), longest
+        return results
+
+    return judge
+
+
+def _tanh(means: Values, step: Step) -> Judged:
+    return {
+        name: (
+            minibatches.inflation(rho, step.h),
+            minibatches.longest(rho, minibatches.MOST, _LONGEST),
+        )
+        for name, rho in means.items()
+    }
+
+
+def _thermostat(means: Values, step: Step) -> Judged:
+    """Return the inflations of a thermostat with friction c."""
+    frictions, estimate = step.tree("friction"), step.tree("noise_estimate")
+    h = step.h
+    # A mean over a site is a single number that represents this many coordinates.
+    sizes = {name: x.size for name, x in step.state.position.items()}
+    variances = {name: v - estimate[name] for name, v in means.items()}
+    overall = sum(v.mean() * sizes[name] for name, v in variances.items()) / sum(sizes.values())
+    results = {}
+    for name, v in variances.items():
+        spread = jnp.sqrt(((v - overall) ** 2).mean()) / 2
+        excess, c = spread - _EXCESS * overall / 2, frictions[name].mean()
+        longest = jnp.where(excess > 0, _EXCESS * c / excess, jnp.inf)
+        results[name] = jnp.sqrt(1 + h * spread / (c + h * overall / 2)), longest
+    return results
+
+
+def _signs(means: Values, step: Step) -> Judged:
+    scales, estimate = step.tree("preconditioner"), step.tree("noise_estimate")
+    unit = 2 * step.h / _PROBIT**2
+    results = {}
+    for name, mean in means.items():
+        u, w = (unit * (scales[name] * v).mean() for v in (mean, estimate[name]))
+        longest = (
+            step.h
+            * jnp.where(
+                _drift_loss(u * _SCALES, w * _SCALES) <= minibatches.MOST**2, _SCALES, 0
+            ).max()
+        )
+        results[name] = jnp.sqrt(_drift_loss(u, w)), longest
+    return results
+
+
+def _drift_loss(u: jax.Array, w: jax.Array) -> jax.Array:
+    """Return the factor by which drift is weaker if z^2 V, z^2 W are u, w times a chi-square."""
+    square = _NODES**2
+    total = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
+    return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(total, 1e-6))).sum(axis=-1) / _SUM)
+
+
+_SUM = (_WEIGHTS * _NODES**2).sum()
+
+
+def _langevin(step: Step, name: str) -> jax.Array:
+    return step.tree("preconditioner")[name] / 2
+
+
+def _half(step: Step, name: str) -> float:
+    del step, name
+    return 0.5
+
+
+def _momentum(step: Step, name: str) -> jax.Array:
+    return _per_friction(step, name) / step.tree("mass")[name]
+
+
+def _per_friction(step: Step, name: str) -> jax.Array:
+    return 1 / (2 * step.tree("friction")[name])
+
+
+RULES: dict[Callable, Rule] = {
+    sgld.update: Rule(_variance, _linear(_langevin)),
+    plmc.update: Rule(_variance, _linear(_half)),
+    myula.update: Rule(_variance, _linear(_half)),
+    mld.update: Rule(_dual_variance, _linear(_half)),
+    sgbd.update: Rule(_variance, _signs),
+    sghmc.update: Rule(_variance, _linear(_momentum, less="noise_estimate")),
+    sgnht.update: Rule(_variance, _thermostat),
+    sggmc.update: Rule(_tangent_variance, _linear(_per_friction, less="noise_estimate")),
+    gsgnht.update: Rule(_tangent_variance, _thermostat),
+    scir.update: Rule(ratio, _tanh),
+    reflected_cir.update: Rule(ratio, _linear(_half)),
+    sgrhmc.update: Rule(ratio, _linear(_per_friction)),
+    sgrld.update: Rule(_ratio_to_total, _linear(_half)),
+    smld.update: Rule(_ratio_of_logs, _linear(_half)),
+}

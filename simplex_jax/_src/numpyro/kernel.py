@@ -1,0 +1,276 @@
+"""The common base class of the kernels: numpyro's protocol is by inheritance."""
+
+import copy
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from numpyro.infer.mcmc import MCMCKernel
+from numpyro.util import is_prng_key
+
+from simplex_jax._src.base import PyTree
+from simplex_jax._src.draws.keys import by_jax, by_native_code, like
+from simplex_jax._src.numpyro import density, floors, sites, starts, stillness
+from simplex_jax._src.numpyro.density import Target
+from simplex_jax._src.numpyro.sites import Layout, Model, Values
+
+Self = TypeVar("Self", bound="ModelKernel")
+
+
+class ModelKernel(MCMCKernel):
+    """A kernel of a numpyro model, for one chain or for a batch of them.
+
+    It stores only names and flags of the model, so the kernel can be pickled and traced. A subclass
+    has five methods: `_first` starts a chain, `_is_valid` checks values to start from, `_moved`
+    makes a step, `_constrained` returns the values that the model sees, and `_shown` describes a
+    run. Its states have `z`, `raised` (see `floors`), `still` (see `stillness`), `i`, `num_warmup`
+    and `rng_key`.
+    """
+
+    sample_field = "z"
+
+    def __init__(self, model: Model, init_strategy: Callable | None) -> None:
+        self._model = model
+        self._init_strategy = init_strategy
+        self._layout: Layout | None = None
+
+    def __repr__(self) -> str:
+        """Return the call that makes the kernel, with the names of its model and options."""
+        return f"{type(self).__name__}({', '.join([_named(self._model), *self._options()])})"
+
+    def _options(self) -> list[str]:
+        """Return the options that are not the default, for `repr`."""
+        strategy = self._init_strategy
+        return [] if strategy is None else [f"init_strategy={_named(strategy)}"]
+
+    @property
+    def model(self) -> Model:
+        """The model."""
+        return self._model
+
+    @property
+    def _inspected(self) -> Layout:
+        if self._layout is None:
+            raise RuntimeError("the kernel was not initialised: call init, or run an MCMC with it")
+        return self._layout
+
+    @property
+    def _sample_fn(self) -> Callable | None:
+        """A step, once a chain was started: numpyro looks here whether a run that goes on may.
+
+        Otherwise it starts a chain to no purpose, without the `init_params` of the first run. With
+        minibatches it has to: other data may have other numbers of rows.
+        """
+        if self._layout is None or self._layout.subsampled:
+            return None
+        return self.sample
+
+    def init(
+        self,
+        rng_key: jax.Array,
+        num_warmup: int,
+        init_params: Mapping[str, Any] | None,
+        model_args: tuple,
+        model_kwargs: Mapping[str, Any] | None,
+    ) -> Any:
+        """Inspect the model, and start from `init_params` or scattered values.
+
+        If the log density or its gradient is not finite there, other values are tried for the sites
+        missing from `init_params`, as in numpyro's own kernels. Within ``Gibbs``, which passes a
+        draw from the prior for them, values are tried for all sites. The key is a single key or
+        [chains] keys; `init_params` are constrained values by site, or None.
+
+        It raises a ValueError if this kernel cannot sample the model or a start has the wrong
+        shape, and a RuntimeError if no start has a finite log density and gradient, unless `init`
+        itself is traced, as for ``chain_method="parallel"``.
+        """
+        kwargs = dict(model_kwargs or {})
+
+        def chains(*, search: bool) -> tuple[Any, jax.Array]:
+            def chain(key: jax.Array, params: Mapping[str, Any] | None) -> tuple[Any, jax.Array]:
+                return self._started(key, num_warmup, params, model_args, kwargs, search=search)
+
+            is_single = is_prng_key(rng_key)
+            return (chain if is_single else jax.vmap(chain))(rng_key, init_params)
+
+        within_gibbs = sites.SIBLINGS in kwargs
+        if within_gibbs and self._init_strategy is not None:
+            warnings.warn(
+                "init_strategy is only used where the start that Gibbs gives has no finite "
+                "density: give init_params to MCMC.run instead",
+                stacklevel=2,
+            )
+        inputs = jax.tree.leaves((rng_key, init_params, model_args, kwargs))
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in inputs):
+            return chains(search=True)[0]
+        # The search compiles the model again, and few models need it.
+        state, valid = chains(search=False)
+        if not valid.all():
+            if within_gibbs:
+                warnings.warn(
+                    "the log density or its gradient is not finite where Gibbs starts "
+                    f"{sites.listed(self._inspected.kinds)}, at init_params or a draw from the "
+                    "prior: other values are tried",
+                    stacklevel=2,
+                )
+            state, valid = chains(search=True)
+        if not valid.all():
+            given = None if within_gibbs else init_params
+            raise RuntimeError(starts.message(self._inspected.kinds, given))
+        return state
+
+    def _started(
+        self,
+        rng_key: jax.Array,
+        num_warmup: int,
+        init_params: Mapping[str, Any] | None,
+        model_args: tuple,
+        kwargs: dict[str, Any],
+        *,
+        search: bool,
+    ) -> tuple[Any, jax.Array]:
+        """Return the state of a new chain, and whether its start is valid."""
+        key_next, key_trace, key_start, key_batch, key_first = jax.random.split(
+            sites.typed(rng_key), 5
+        )
+
+        def inspect_and_start(key_trace: jax.Array, key_start: jax.Array, params: Any) -> Values:
+            layout, drawn = sites.inspect(
+                self._model, key_trace, model_args, kwargs, self._init_strategy
+            )
+            self._check(layout)
+            self._layout = layout
+            return sites.start(self._init_strategy, drawn, params, layout, key_start)
+
+        # One program, which skips prior draws if only their shape is needed.
+        values = jax.jit(inspect_and_start)(key_trace, key_start, init_params)
+        layout = self._inspected
+        least = self._least(self._target(model_args, kwargs, key_batch), values)
+        self._layout = layout = layout._replace(least=least)
+        left_out = density.changing(self._target(model_args, kwargs, key_batch), values)
+        if left_out:
+            warnings.warn(
+                f"samples will not have the deterministic sites {sites.listed(left_out)}, which "
+                "change with the minibatch of a step, with sites that are summed out, or with "
+                "numbers that the model draws itself: compute them from the samples",
+                stacklevel=2,
+            )
+            names = tuple(name for name in layout.deterministic if name not in left_out)
+            self._layout = layout._replace(deterministic=names)
+        target = self._target(model_args, kwargs, key_batch)
+        if search:
+            given = {} if sites.SIBLINGS in kwargs else init_params or {}
+
+            def redraw(key: jax.Array, from_prior: jax.Array) -> Values:
+                key_trace, key_start = jax.random.split(key)
+                strategy = self._init_strategy
+                _, drawn = sites.inspect(self._model, key_trace, model_args, kwargs, strategy)
+                values = sites.start(strategy, drawn, given, layout, key_start)
+                drawn |= {name: values[name] for name in given}
+                return jax.tree.map(partial(jnp.where, from_prior), drawn, values)
+
+            values = starts.search(
+                key_start, values, redraw, partial(self._is_valid, target=target)
+            )
+        state, valid = self._first(key_first, values, target, num_warmup)
+        return state._replace(rng_key=like(rng_key, key_next)), valid
+
+    def sample(self, state: Any, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> Any:
+        """Make a step, with a fresh minibatch if the model has them."""
+        if not is_prng_key(state.rng_key):
+            return jax.vmap(lambda one: self.sample(one, model_args, model_kwargs))(state)
+        key = by_native_code(sites.typed(state.rng_key))
+        key_next, key_batch, key_moves = jax.random.split(key, 3)
+        new = self._moved(
+            key_moves, state, self._target(model_args, model_kwargs, by_jax(key_batch))
+        )
+        raised = floors.counted(state.raised, new.z, state.i)
+        still = stillness.watched(state.still, new.z, state.i, state.num_warmup)
+        key_next = like(state.rng_key, key_next)
+        return new._replace(raised=raised, still=still, i=state.i + 1, rng_key=key_next)
+
+    def wrap_model(self: Self, wrapper: Callable[[Model], Model]) -> Self:
+        """Return a copy with another model."""
+        kernel = copy.copy(self)
+        kernel._model, kernel._layout = wrapper(self._model), None
+        return kernel
+
+    def get_constrain_fn(
+        self, model_args: tuple, model_kwargs: Mapping[str, Any] | None
+    ) -> Callable[[Values], Values]:
+        """Return the map from the kernel's values to those that the model sees."""
+        return partial(self._constrained, self._target(model_args, model_kwargs, jax.random.key(0)))
+
+    def postprocess_fn(
+        self, model_args: tuple, model_kwargs: Mapping[str, Any] | None
+    ) -> Callable[[Values], Values]:
+        """Return the map from the kernel's values to samples, with deterministic sites."""
+        target = self._target(model_args, model_kwargs, jax.random.key(0))
+        return lambda z: density.replay(target, self._constrained(target, z))
+
+    def get_diagnostics_str(self, state: Any) -> str:
+        """Return the progress bar's text for a state, with means over several chains.
+
+        Each reason to doubt the samples is a ``UserWarning``.
+        """
+        for doubt in self._doubts(state):
+            warnings.warn(doubt, stacklevel=2)
+        return self._shown(state)
+
+    def _doubts(self, state: Any) -> list[str]:
+        """Return reasons to doubt the samples, and what to do."""
+        still = stillness.doubts(state.still, state.i - state.num_warmup)
+        return still + floors.doubts(over_chains(state, state.raised))
+
+    def _target(self, args: tuple, kwargs: Mapping[str, Any] | None, key: jax.Array) -> Target:
+        return Target(self._model, self._inspected, args, dict(kwargs or {}), key)
+
+    def _least(self, target: Target, values: Values) -> frozenset[str]:
+        """Return the sites whose prior is referred to the least concentrations."""
+        return density.recursive(target, values)
+
+    @abstractmethod
+    def _check(self, layout: Layout) -> None:
+        """Raise a ValueError unless the kernel can move these sites."""
+
+    @abstractmethod
+    def _first(
+        self, key: jax.Array, values: Values, target: Target, num_warmup: int
+    ) -> tuple[Any, jax.Array]:
+        """Return the state of a chain that starts from these values, and whether it can move.
+
+        The caller replaces the key of the state.
+        """
+
+    @abstractmethod
+    def _is_valid(self, values: Values, target: Target) -> jax.Array:
+        """Return whether the log density and its gradient are finite at these values."""
+
+    @abstractmethod
+    def _moved(self, key: jax.Array, state: Any, target: Target) -> Any:
+        """Return the state after a step, without updating its counters and key."""
+
+    @abstractmethod
+    def _shown(self, state: Any) -> str:
+        """Return the diagnostics of every site."""
+
+    @abstractmethod
+    def _constrained(self, target: Target, z: Values) -> Values:
+        """Return the values that the model sees."""
+
+
+def _named(function: Callable) -> str:
+    """Return the name of a function, without its address."""
+    function = getattr(function, "func", function)  # of functools.partial
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def over_chains(state: Any, numbers: PyTree) -> PyTree:
+    """Return numbers of a state, or their means if it is a state of several chains."""
+    if not jnp.ndim(state.i):
+        return numbers
+    return jax.tree.map(lambda x: x.mean(axis=0), numbers)

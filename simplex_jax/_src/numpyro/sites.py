@@ -1,0 +1,308 @@
+"""The latent sites of a numpyro model: their kinds, starts and native values.
+
+Kernels move a site's *native* value, which cannot underflow: log-probabilities on the simplex, and
+the logarithm of a gamma variate.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.distributions import constraints
+from numpyro.infer import init_to_sample
+
+from simplex_jax._src.numpyro.distributions import LogDirichlet
+
+Model: TypeAlias = Callable[..., Any]
+Values: TypeAlias = dict[str, jax.Array]
+
+SIMPLEX, LOG_SIMPLEX, GAMMA, SPHERE, OTHER = "simplex", "log simplex", "gamma", "sphere", "other"
+
+SIBLINGS = "_gibbs_sites"
+"""The model's argument in which numpyro's Gibbs kernel passes the sites of the other blocks."""
+
+
+class Rows(NamedTuple):
+    """The rows of a site in plates; without plates it is a single row, with scalar numbers."""
+
+    plates: tuple[tuple[int, int], ...] = ()  # dimensions, from the right of a batch, and sizes
+    ndim: int = 0  # of the site
+    event_dim: int = 0  # number of axes of one of its values, on the right
+
+    def axis(self, dim: int) -> int:
+        """Return the axis of the site for a batch dimension."""
+        return self.ndim - self.event_dim + dim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an array with one number per row, which broadcasts against the site."""
+        if not self.plates:
+            return ()
+        sizes = {self.axis(dim): size for dim, size in self.plates}
+        return tuple(sizes.get(axis, 1) for axis in range(self.ndim))
+
+    def sums(self, numbers: jax.Array) -> jax.Array:
+        """Return the sum over each row of numbers of the site, whose last axis may be summed."""
+        if not self.plates:
+            return numbers.sum()
+        axes = tuple(axis for axis, size in enumerate(self.shape) if size == 1)
+        return numbers.sum(axis=axes, keepdims=True)
+
+    def sums_of_term(self, term: jax.Array) -> jax.Array:
+        """Return the sum over each row of a term of the log density; 0 if it has no such rows."""
+        if any(term.ndim < -dim or term.shape[dim] != size for dim, size in self.plates):
+            return jnp.zeros(self.shape, term.dtype)
+        dims = {dim for dim, _ in self.plates}
+        others = tuple(dim for dim in range(-term.ndim, 0) if dim not in dims)
+        return term.sum(axis=others).reshape(self.shape)
+
+
+class Layout(NamedTuple):
+    """The sites and plates of a model before it runs: names and flags, no arrays."""
+
+    kinds: dict[str, str]  # of latent sites, except enumerated ones, by name, in trace order
+    enumerate_from: int | None  # first dimension for enumerated discrete sites
+    subsampled: dict[str, tuple[int, int]]  # plates with minibatches: all rows, and those shown
+    deterministic: tuple[str, ...]  # sites included in samples
+    plates: dict[str, Rows]  # rows of the latent sites
+    # sites whose prior is referred to the least concentrations, see `density._reference`
+    least: frozenset[str] = frozenset()
+
+
+def typed(key: jax.Array) -> jax.Array:
+    """Return a typed key, given a typed or raw one."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        return key
+    return jax.random.wrap_key_data(key)
+
+
+def inspect(
+    model: Model, key: jax.Array, args: tuple, kwargs: Mapping, strategy: Callable | None
+) -> tuple[Layout, Values]:
+    """Trace a model once, and return its layout and values of its latent sites.
+
+    The values come from an `init_to_...` function of numpyro, or from the prior. A latent site that
+    is local to a minibatch, or discrete and not enumerated, raises a ValueError.
+    """
+    initial = strategy or init_to_sample
+
+    def value_of(site: dict[str, Any]) -> jax.Array | None:
+        # These strategies use unconstrained values, which have no map to the sphere.
+        latent = site["type"] == "sample" and not site["is_observed"]
+        return None if latent and kind(site) == SPHERE else initial(site)
+
+    seeded = handlers.substitute(handlers.seed(model, key), substitute_fn=value_of)
+    trace = handlers.trace(seeded).get_trace(*args, **kwargs)
+    subsampled = {
+        name: site["args"]
+        for name, site in trace.items()
+        if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0])
+    }
+    latent = {
+        name: site
+        for name, site in trace.items()
+        if site["type"] == "sample" and not site["is_observed"]
+    }
+    enumerated = {
+        name for name, site in latent.items() if site["infer"].get("enumerate") == "parallel"
+    }
+    for name, site in latent.items():
+        if name in enumerated and subsampled:
+            raise ValueError(_summed(name, next(iter(subsampled))))
+        for frame in site["cond_indep_stack"]:
+            if frame.name in subsampled:
+                raise ValueError(_local(name, frame.name, *subsampled[frame.name]))
+    for name in latent.keys() - enumerated:
+        if latent[name]["fn"].support.is_discrete:
+            raise ValueError(_discrete(name))
+        if not jnp.size(latent[name]["value"]):
+            shape = jnp.shape(latent[name]["value"])
+            raise ValueError(f"site {name!r} has no numbers: its shape is {shape}")
+    depths = [
+        -frame.dim
+        for site in trace.values()
+        if site["type"] == "sample"
+        for frame in site["cond_indep_stack"]
+    ]
+    layout = Layout(
+        kinds={name: kind(site) for name, site in latent.items() if name not in enumerated},
+        enumerate_from=-max(depths, default=0) - 1 if enumerated else None,
+        subsampled=subsampled,
+        deterministic=tuple(
+            name for name, site in trace.items() if site["type"] == "deterministic"
+        ),
+        plates={name: _rows(site) for name, site in latent.items()},
+    )
+    return layout, {name: jnp.asarray(latent[name]["value"]) for name in layout.kinds}
+
+
+def check_all_rows(layout: Layout) -> None:
+    """Raise a ValueError if plates show minibatches."""
+    if layout.subsampled:
+        raise ValueError(
+            f"the plates {listed(layout.subsampled)} show minibatches, which NUTS cannot sample; "
+            "give them all their rows, or use SCIR or SGMCMC"
+        )
+
+
+def _rows(site: Mapping[str, Any]) -> Rows:
+    frames = site["cond_indep_stack"]
+    plates = tuple((frame.dim, frame.size) for frame in frames if frame.size > 1)
+    return Rows(plates, jnp.ndim(site["value"]), site["fn"].event_dim)
+
+
+def kind(site: Mapping[str, Any]) -> str:
+    """Return the kind of a latent site."""
+    law = base(site["fn"])
+    if isinstance(law, LogDirichlet):
+        return LOG_SIMPLEX
+    if isinstance(law, dist.Gamma | dist.Exponential):
+        return GAMMA
+    support = support_of(law)
+    if support is constraints.simplex:
+        return SIMPLEX
+    return SPHERE if support is constraints.sphere else OTHER
+
+
+_IMPUTED = "_unobserved"  # numpyro's name for the missing values of a site with obs_mask
+
+
+def is_imputed(name: str) -> bool:
+    """Return whether a masked site is one that numpyro makes of `obs_mask`, by its name."""
+    return name.endswith(_IMPUTED)
+
+
+def imputed(name: str) -> str:
+    """Return the error for a site that numpyro makes of `obs_mask`."""
+    site = name.removesuffix(_IMPUTED)
+    return (
+        f"site {site!r} has obs_mask, of which numpyro makes a masked latent site {name!r}: it is "
+        "not for MCMC (see numpyro.sample). Leave obs_mask out: take the observed rows with "
+        "obs=..., and sample the missing ones as a latent site of their own"
+    )
+
+
+def support_of(law: dist.Distribution) -> constraints.Constraint:
+    """Return the support of a law, or of its rows if it is a law of several."""
+    # Plates and `to_event` wrap laws; `ImproperUniform` wraps its constraint, even a single one.
+    support = base(law).support
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return support
+
+
+def base(law: dist.Distribution) -> dist.Distribution:
+    """Return the distribution inside wrappers that only expand, reshape or mask it."""
+    while isinstance(law, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
+        law = law.base_dist
+    return law
+
+
+def native(kind: str, value: jax.Array) -> jax.Array:
+    """Return the native value of a site."""
+    value = jnp.asarray(value)
+    if kind == LOG_SIMPLEX:
+        return jax.nn.log_softmax(value, axis=-1)
+    if kind == SIMPLEX:
+        return jax.nn.log_softmax(jnp.log(jnp.maximum(value, _tiny(value))), axis=-1)
+    return jnp.log(jnp.maximum(value, _tiny(value)))
+
+
+def constrain(kind: str, y: jax.Array) -> jax.Array:
+    """Return the value that the model sees, raised to at least the smallest normal number.
+
+    Its derivative in the native value is the value itself, even if it was raised. An observed count
+    thus has its full effect at any probability.
+    """
+    if kind == LOG_SIMPLEX:
+        return y
+    floor = jnp.log(_tiny(y))
+    return jnp.exp(y + jax.lax.stop_gradient(jnp.maximum(y, floor) - y))
+
+
+def underflows(y: jax.Array) -> jax.Array:
+    """Return where `constrain` raises the value."""
+    return y < jnp.log(_tiny(y))
+
+
+def _tiny(value: jax.Array) -> float:
+    # Slightly above the smallest normal number, to leave room for rounding by log and exp.
+    return 1.001 * float(jnp.finfo(value.dtype).tiny)
+
+
+def start(
+    strategy: Callable | None,
+    drawn: Values,
+    given: Mapping[str, Any] | None,
+    layout: Layout,
+    key: jax.Array,
+) -> Values:
+    """Return constrained values to start from: given ones, else by the strategy, else scattered.
+
+    Without a strategy, probabilities and gamma variates start from a uniform Dirichlet and a unit
+    exponential, other kinds from the draw: a draw from a sparse prior has a single category, from
+    which others are hard to reach.
+    """
+    given = dict(given or {})
+    if unknown := sorted(given.keys() - drawn.keys()):
+        raise ValueError(
+            f"init_params has unknown sites {', '.join(unknown)}; the latent sites are "
+            f"{', '.join(drawn)}"
+        )
+    values = {}
+    for (name, draw), key_site in zip(
+        drawn.items(), jax.random.split(key, max(len(drawn), 1)), strict=False
+    ):
+        kind = layout.kinds[name]
+        if name in given:
+            value = jnp.asarray(given[name], draw.dtype)
+            if value.shape != draw.shape:
+                raise ValueError(
+                    f"init_params[{name!r}] must be constrained values of shape {draw.shape}; its "
+                    f"shape is {value.shape}"
+                )
+        elif strategy is not None or kind in (SPHERE, OTHER):
+            value = draw
+        else:
+            value = jax.random.exponential(key_site, draw.shape, draw.dtype)
+            if kind != GAMMA:
+                value = value / value.sum(axis=-1, keepdims=True)
+            if kind == LOG_SIMPLEX:
+                value = jnp.log(value)
+        values[name] = value
+    return values
+
+
+def _local(name: str, plate: str, size: int, subsample_size: int) -> str:
+    return (
+        f"site {name!r} is inside the plate {plate!r}, which shows {subsample_size} of {size} rows "
+        "in each step: such local variables have a new meaning at every step and cannot be "
+        "sampled. Marginalise the site, give the plate all its rows, or, for topic models, use "
+        "simplex_jax.lda"
+    )
+
+
+def _summed(name: str, plate: str) -> str:
+    # A minibatch is not an unbiased estimate of its log density, log sum exp(scale * log p).
+    return (
+        f"site {name!r} is enumerated, and the plate {plate!r} shows a minibatch: numpyro scales "
+        "its rows within the sum over the site, which gives another law. Write the likelihood with "
+        "the site summed out, for example as dist.MixtureSameFamily, or give the plate all its rows"
+    )
+
+
+def _discrete(name: str) -> str:
+    return (
+        f"site {name!r} is discrete. Mark it infer={{'enumerate': 'parallel'}} to sum over its "
+        "values (this needs funsor), write the likelihood with the site summed out (for example "
+        "as dist.MixtureSameFamily), or sample it in another block: "
+        f"Gibbs([(DiscreteGibbs(model), [{name!r}]), (kernel, None)]) of numpyro 0.22"
+    )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as a Python list literal."""
+    return "[" + ", ".join(repr(name) for name in names) + "]"

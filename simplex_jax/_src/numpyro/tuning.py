@@ -1,0 +1,361 @@
+"""Adaptation of SCIR to each site: conjugacy of its likelihood, totals, step sizes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+from scipy.special import log_softmax
+
+from simplex_jax._src.numpyro import gamma_moves, rounding, simplex_moves, sites
+from simplex_jax._src.numpyro.density import Density
+from simplex_jax._src.numpyro.sites import Rows, Values
+
+# The largest total that is fitted. It makes probabilities move by a part in 10,000, which the log
+# density in single precision hardly shows.
+_MOST = 1e8
+
+
+class Total(NamedTuple):
+    """The total for the counts of each row of a site, s of `simplex_moves`.
+
+    Any s that does not change with the site is correct, but a bad one is slow. Corrected moves use
+    `value`, constant after warm-up. Uncorrected moves use `of`, and so do exact ones, where a sum
+    that changed would change the shapes and be noticed.
+    """
+
+    value: jax.Array  # s, [..., 1]; 0 for a gamma site
+    # Whether the counts of a row have a positive sum that does not depend on the site, which is
+    # then s, [..., 1]; true for a gamma site.
+    counted: jax.Array
+
+    def of(self, counts: jax.Array) -> jax.Array:
+        """Return s for these counts, [..., 1]."""
+        return jnp.where(self.counted, counts.sum(axis=-1, keepdims=True), self.value)
+
+
+class Noise(NamedTuple):
+    """The noise of minibatches; see `minibatches`."""
+
+    shape: jax.Array  # a from the last minibatch, in the shape of the site
+    rate: jax.Array  # b likewise; [..., 1] on the simplex
+    ratio: jax.Array  # rho, a scalar
+    inflation: jax.Array  # factor of standard deviations at the step of the last move, a scalar
+
+
+class Tuning(NamedTuple):
+    """The state of the adaptation to a site: scalars, or one number per row where stated."""
+
+    exact: jax.Array  # whether shapes and log density have shown no dependence on it
+    bound: jax.Array  # possible rounding error of the log density at the last move, in nats
+    log_step: jax.Array  # of each row; of corrected moves, and of those by minibatches
+    accepted: jax.Array  # of each row; mean acceptance probability in this phase
+    clamped: jax.Array  # mean fraction of shapes that were not positive in this phase
+    total: Total  # the sums of its counts
+    centre: jax.Array  # mean value of the site in the warm-up, of its shape
+    noise: Noise | None = None  # None if every step uses all the data
+
+
+Evaluate = Callable[[Values], Density]
+
+
+def first(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) -> Tuning:
+    """Probe the likelihood at two values of a site, given native values of all sites.
+
+    Everything outside the model is one program: a start is not inside a loop, so each operation
+    would otherwise be compiled separately, which takes longer than the model.
+    """
+    value = y[name]
+    if kind == sites.GAMMA:
+        # Each number changes by a different factor: with one factor, a product of sites would pass.
+        places = [value, value + _normals(0, value)]
+        laws = [gamma_law(name, {**y, name: place}, evaluate) for place in places]
+        return _first_gamma(name, places, laws, step)
+    places, densities = _probed(name, y, evaluate)
+    return _first_simplex(name, value, places, densities, step)
+
+
+def _normals(seed: int, like: jax.Array) -> np.ndarray:
+    """Return normal variates, always the same ones, without compilation."""
+    return np.random.default_rng(seed).standard_normal(like.shape).astype(like.dtype)
+
+
+@partial(jax.jit, static_argnames="name")
+def _first_gamma(
+    name: str,
+    places: Sequence[jax.Array],
+    laws: Sequence[tuple[gamma_moves.Law, Density]],
+    step: jax.Array,
+) -> Tuning:
+    (law, here), (other, there) = laws
+    falls = law.rate - here.parameters[name][1]
+    exact = same_law(law, other)
+    exact &= _agrees(name, places, (here, there), (law.shape, other.shape), falls)
+    yes = jnp.ones((), bool)
+    return _unmoved(places[0], exact, Total(jnp.zeros((), places[0].dtype), yes), step)
+
+
+@partial(jax.jit, static_argnames="name")
+def _first_simplex(
+    name: str,
+    value: jax.Array,
+    places: Sequence[jax.Array],
+    densities: Sequence[Density],
+    step: jax.Array,
+) -> Tuning:
+    counts = _counts(name, densities)
+    (alpha,) = densities[0].parameters[name]
+    total = _total(places, counts, alpha)
+    one, two = (
+        simplex_moves.shapes(alpha, c, place, total.value).used
+        for c, place in zip(counts, places, strict=True)
+    )
+    exact = simplex_moves.same(one, two, jnp.abs(counts[0]) + jnp.exp(places[0]) * total.value)
+    exact &= _agrees(name, places, densities, (one, two))
+    return _unmoved(value, exact, total, step)
+
+
+def _unmoved(value: jax.Array, exact: jax.Array, total: Total, step: jax.Array) -> Tuning:
+    zero = jnp.zeros((), value.dtype)
+    log_step = jnp.log(step).astype(value.dtype)
+    return Tuning(exact, zero, log_step, zero, zero, total, jnp.exp(value))
+
+
+def _agrees(
+    name: str,
+    y: Sequence[jax.Array],
+    densities: Sequence[Density],
+    shapes: Sequence[jax.Array],
+    falls: jax.Array | float = 0.0,
+) -> jax.Array:
+    """Return whether the log density changes between two values as shapes and rates predict."""
+    rise = y[1] - y[0]
+    prior = densities[0].parameters[name][0]
+    change = densities[1].without(name) - densities[0].without(name)
+    ratio = change + ((prior - shapes[0]) * rise + falls * simplex_moves.gain(*y)).sum()
+    sizes = [
+        rounding.size(density, place, shape, falls * jnp.exp(place))
+        for density, place, shape in zip(densities, y, shapes, strict=True)
+    ]
+    error = simplex_moves.rounding(shapes[0], shapes[0] + falls * jnp.exp(y[1]))
+    return rounding.confirms(ratio, rounding.allowed(sizes, rise, error))
+
+
+def safe_total(name: str, y: Values, evaluate: Evaluate) -> Total:
+    """Return totals with which no count is negative, even near the corners of the simplex."""
+    probed = [_probed(name, y, evaluate, scale) for scale in (1.0, 4.0)]
+    places, densities = ([*one, *other] for one, other in zip(*probed, strict=True))
+    return _total(places, _counts(name, densities), None)
+
+
+def _total(
+    places: Sequence[jax.Array], counts: Sequence[jax.Array], alpha: jax.Array | None
+) -> Total:
+    sums = [c.sum(axis=-1, keepdims=True) for c in counts]
+    sizes = jnp.abs(counts[0]).sum(axis=-1, keepdims=True)
+    counted = (jnp.abs(sums[1] - sums[0]) <= 1e-4 * sizes) & (sums[0] > 1e-3 * sizes)
+    # A row without data in this minibatch is assumed to be like the rows with data.
+    silent = sizes == 0
+    counted = jnp.where(silent, (counted | silent).all(), counted)
+    return Total(jnp.where(counted, sums[0], fitted_total(places, counts, alpha)), counted)
+
+
+def by_row(tuning: Tuning, rows: Rows) -> Tuning:
+    """Return the tuning with a step and an acceptance for each row."""
+    return tuning._replace(
+        log_step=jnp.broadcast_to(tuning.log_step, rows.shape),
+        accepted=jnp.broadcast_to(tuning.accepted, rows.shape),
+    )
+
+
+def is_conjugate(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate) -> bool:
+    """Return whether a site is conjugate at fixed values of all sites; see `is_curved`.
+
+    If this is unknown, the answer is no.
+    """
+    gammas = tuple(other for other in y if kinds[other] == sites.GAMMA)
+    tuning = first(name, kinds[name], _probe(y, gammas), jnp.ones(()), evaluate)
+    return _known(tuning.exact, otherwise=False)
+
+
+def _known(flag: jax.Array, *, otherwise: bool) -> bool:
+    """Return a flag, or `otherwise` if it is traced."""
+    try:
+        return bool(flag)
+    except jax.errors.TracerBoolConversionError:
+        return otherwise
+
+
+def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate) -> bool:
+    """Return whether counts of a simplex site of one row fall with its probabilities.
+
+    With many rows, counts also fall with other rows, all of which the test scales: rates would be
+    too large, and moves shorter for nothing. All sites are at fixed values, so the answer is known
+    for chains under `vmap`. If it is unknown, as under `jit`, the answer is yes, which only costs
+    time.
+    """
+    if kinds[name] == sites.GAMMA or y[name].size > y[name].shape[-1]:
+        return False
+    gammas = tuple(other for other in y if kinds[other] == sites.GAMMA)
+    probe = _probe(y, gammas)
+    counts = evaluate(probe).counts[name], _scaled(name, probe, evaluate).counts[name]
+    return _known(_falls(*counts), otherwise=True)
+
+
+def _probe(y: Values, gammas: tuple[str, ...]) -> Values:
+    """Return fixed native values of all sites."""
+    probe = {name: _normals(1, x) for name, x in y.items()}
+    return {
+        name: jnp.asarray(x if name in gammas else log_softmax(x, axis=-1))
+        for name, x in probe.items()
+    }
+
+
+@jax.jit
+def _falls(counts: jax.Array, scaled: jax.Array) -> jax.Array:
+    return (counts - scaled > 1e-3 * jnp.abs(counts).max()).any()
+
+
+def refreshed(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluate) -> Tuning:
+    """Fit the totals of a conjugate site again, after the other sites moved.
+
+    This is only for rows whose counts do not sum to them: a likelihood normalised in the site.
+    """
+    if kind == sites.GAMMA:
+        return tuning
+
+    old = tuning.total
+
+    def fit() -> jax.Array:
+        places, densities = _probed(name, y, evaluate)
+        alpha = densities[0].parameters[name][0]
+        fitted = fitted_total(places, _counts(name, densities), alpha)
+        return jnp.where(old.counted, old.value, fitted)
+
+    stale = tuning.exact & ~old.counted.all()
+    value = jax.lax.cond(stale, fit, lambda: old.value)
+    return tuning._replace(total=old._replace(value=value))
+
+
+def gamma_law(name: str, y: Values, evaluate: Evaluate) -> tuple[gamma_moves.Law, Density]:
+    """Return the law of a gamma site given all others, and the density at y."""
+    here = evaluate(y)
+    return _gamma_law(name, y[name], here, _scaled(name, y, evaluate)), here
+
+
+@partial(jax.jit, static_argnames="name")
+def _gamma_law(name: str, y: jax.Array, here: Density, scaled: Density) -> gamma_moves.Law:
+    exposure = gamma_moves.exposure(y, here.counts[name], scaled.counts[name])
+    return gamma_moves.law(here.parameters[name], y, here.counts[name], exposure)
+
+
+def exposure(name: str, y: Values, place: jax.Array, evaluate: Evaluate) -> jax.Array:
+    """Return the rate at which a site's counts fall with its value, at native values."""
+    places = jnp.stack([place, _scaled_up(place)])
+    # A loop: a second evaluation would compile as long as the first.
+    slopes = jax.lax.map(lambda at: _anywhere({**y, name: at}, evaluate).counts[name], places)
+    return gamma_moves.exposure(place, *slopes)
+
+
+def _scaled(name: str, y: Values, evaluate: Evaluate) -> Density:
+    return _anywhere({**y, name: _scaled_up(y[name])}, evaluate)
+
+
+def _anywhere(y: Values, evaluate: Evaluate) -> Density:
+    """Return the density at values that may be off the simplex.
+
+    numpyro's laws reject them as parameters if they see concrete numbers, as under
+    `jax.disable_jit`.
+    """
+    with numpyro.validation_enabled(False):
+        return evaluate(y)
+
+
+def _scaled_up(y: jax.Array) -> jax.Array:
+    return y + jnp.log(gamma_moves.SCALING).astype(y.dtype)
+
+
+def same_law(one: gamma_moves.Law, other: gamma_moves.Law) -> jax.Array:
+    """Return whether two gamma laws are equal up to rounding; see `simplex_moves.same`."""
+    # A rate may scale the variate by a thousandth of its standard deviation.
+    shape = jnp.maximum(one.shape, 1)
+    ratio = jnp.abs(jnp.log(other.rate) - jnp.log(one.rate))
+    allowed = 1e-3 / jnp.sqrt(shape) + 50 * jnp.finfo(shape.dtype).eps
+    return simplex_moves.same(one.shape, other.shape, one.shape) & (ratio <= allowed).all()
+
+
+def adapted(
+    tuning: Tuning,
+    step: jax.Array,
+    num_warmup: jax.Array,
+    probability: jax.Array,
+    clamped: jax.Array,
+    total: jax.Array,
+    target: float,
+    y: jax.Array,
+) -> Tuning:
+    """Return the tuning after a move; step size, total and centre change only during warm-up.
+
+    `step` counts the moves before this one; `total` is fitted to the two ends of the move; `target`
+    is the target acceptance rate, and y the native value of the site after the move.
+    """
+    dtype = tuning.log_step.dtype
+    # The log density is in double precision if anything in the model is.
+    probability = probability.astype(dtype)
+    gain = jnp.where(
+        (step < num_warmup) & ~tuning.exact, (step + 1).astype(dtype) ** -0.6, 0
+    ).astype(dtype)
+    since = (jnp.where(step < num_warmup, step, step - num_warmup) + 1).astype(dtype)
+    log_step = jnp.clip(tuning.log_step + gain * (probability - target), -14.0, 2.0)
+    tuning = tuning._replace(
+        log_step=log_step.astype(dtype),
+        accepted=tuning.accepted + (probability - tuning.accepted) / since,
+        clamped=tuning.clamped + (clamped - tuning.clamped) / since,
+    )
+    value = jnp.exp(y)
+    centre = tuning.centre + gain * (value - tuning.centre)
+    centre = jnp.where((gain > 0) & jnp.isfinite(value), centre, tuning.centre)
+    old = tuning.total.value
+    # One move may ask for any total: the mean must not be that of the largest.
+    total = jnp.minimum(total, 10 * (old + 1))
+    fitted = jnp.where((gain > 0) & jnp.isfinite(total), gain * total + (1 - gain) * old, old)
+    return tuning._replace(centre=centre, total=tuning.total._replace(value=fitted))
+
+
+def fitted_total(
+    y: Sequence[jax.Array],
+    counts: Sequence[jax.Array],
+    alpha: jax.Array | None,
+    exposure: jax.Array | float = 0.0,
+) -> jax.Array:
+    """Return the total that makes the shapes at some points most similar, with no count negative.
+
+    The slope is that between the first two points. See `simplex_moves.needed_total` for alpha.
+    """
+    numerator, denominator = simplex_moves.slope(y[:2], counts[:2], exposure)
+    fitted = numerator / jnp.where(denominator > 0, denominator, 1)
+    for i in range(0, len(y), 2):
+        ends = y[i : i + 2], counts[i : i + 2]
+        fitted = jnp.maximum(fitted, simplex_moves.needed_total(*ends, alpha, exposure))
+    return jnp.clip(fitted, 0, _MOST)
+
+
+def _probed(
+    name: str, y: Values, evaluate: Evaluate, scale: float = 1.0
+) -> tuple[list[jax.Array], list[Density]]:
+    """Return two fixed points of the simplex, and the density there."""
+    places = _places(y[name], scale)
+    return places, [evaluate({**y, name: place}) for place in places]
+
+
+def _places(y: jax.Array, scale: float) -> list[jax.Array]:
+    return [jnp.asarray(log_softmax(scale * _normals(seed, y), axis=-1)) for seed in (0, 1)]
+
+
+def _counts(name: str, densities: Sequence[Density]) -> list[jax.Array]:
+    """Return the counts of a site, or 0 where they are not finite, as can happen at density 0."""
+    counts = [density.counts[name] for density in densities]
+    return [jnp.where(jnp.isfinite(c), c, 0) for c in counts]

@@ -1,0 +1,45 @@
+"""Corpora: word counts of documents from arrays, text and files, and the embedded corpus."""
+
+from simplex_jax._src.corpus import (
+    Corpus,
+    TextOptions,
+    convert,
+    embedded_corpus,
+    embedded_years,
+    from_counts,
+    from_texts,
+    holdout,
+    read,
+    read_columns,
+    read_vectors,
+    tokens,
+)
+from simplex_jax._src.corpus.store import batches as stored_batches
+from simplex_jax._src.corpus.store import open as open_store
+from simplex_jax._src.corpus.store import write as write_store
+from simplex_jax._src.corpus.tfidf import cut
+from simplex_jax._src.corpus.tfidf import vectors as tfidf
+
+__all__ = [
+    "Corpus",
+    "TextOptions",
+    "convert",
+    "cut",
+    "embedded_corpus",
+    "embedded_years",
+    "from_counts",
+    "from_texts",
+    "holdout",
+    "open_store",
+    "read",
+    "read_columns",
+    "read_vectors",
+    "stored_batches",
+    "tfidf",
+    "tokens",
+    "write_store",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

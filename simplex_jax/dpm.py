@@ -1,0 +1,12 @@
+"""Dirichlet-process mixtures: clustering with an unknown number of clusters."""
+
+from simplex_jax._src.border import show
+from simplex_jax._src.models.dpm import Fit, build, families, fit, load
+
+__all__ = ["Fit", "build", "families", "fit", "load"]
+
+show(families)
+
+
+def __dir__() -> list[str]:
+    return __all__

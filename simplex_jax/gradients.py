@@ -1,0 +1,27 @@
+"""Estimators made from log densities by automatic differentiation: gradients, and counts."""
+
+from simplex_jax._src.gradients import (
+    Reference,
+    control_variate,
+    counts,
+    density,
+    fisher,
+    full_gradient,
+    posterior,
+    running,
+)
+
+__all__ = [
+    "Reference",
+    "control_variate",
+    "counts",
+    "density",
+    "fisher",
+    "full_gradient",
+    "posterior",
+    "running",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
