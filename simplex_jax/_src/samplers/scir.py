@@ -61,8 +61,10 @@ def update(
     state = expanded.moved(state, log_thetas, memory, rows)
     concentrations = [sums(a_hat) for a_hat in a_hats]
     clamped = [leaf.counts < 0 for leaf in leaves]
-    summaries = expanded.summaries([concentrations, clamped], state.position, rows)
-    return state, Info(h, *summaries, inflation=_inflation(estimator, batch, h))
+    concentration, share, smallest = expanded.summaries(
+        [concentrations, clamped], state.position, rows
+    )
+    return state, Info(h, concentration, share, smallest, _inflation(estimator, batch, h))
 
 
 def _inflation(estimator: Estimator, batch: Batch, h: jax.Array) -> jax.Array | None:
