@@ -32,8 +32,8 @@ from numpyro.infer import NUTS
 from numpyro_coordinates import COORDINATES, has_dirichlet, in_coordinates
 from numpyro_models import Example, examples, mixture
 
-from simplex_jax._src.numpyro import SGMCMC, learn_reference, pilots
-from simplex_jax._src.numpyro.pilots import Chain
+from simplex_jax._src.numpyro import SGMCMC, chooser, learn_reference
+from simplex_jax._src.numpyro.chooser import Chain
 from simplex_jax._src.samplers import sgrld
 
 NUMBERS = ("slowest", "median", "r_hat", "apart")
@@ -49,8 +49,8 @@ def sample(
     chunk: int,
     patience: float = math.inf,
 ) -> Chain | None:
-    """Sample an example for some processor seconds; None as in `pilots.sample`."""
-    return pilots.sample(
+    """Sample an example for some processor seconds; None as in `chooser.run_pilot`."""
+    return chooser.run_pilot(
         kernel,
         example.watch,
         args=example.args,
@@ -108,7 +108,7 @@ def row(name: str, kernel: str, chain: Chain | None, reference: Chain | None) ->
     facts: dict[str, Any] = {"model": name, "kernel": kernel}
     if chain is None:
         return facts | dict.fromkeys(NUMBERS)
-    apart = 0.0 if reference is None else pilots.apart(chain, reference)
+    apart = 0.0 if reference is None else chooser.distance_between(chain, reference)
     return facts | dict(zip(NUMBERS, (*chain.rates(), r_hat(chain), apart), strict=True))
 
 

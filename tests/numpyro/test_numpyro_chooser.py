@@ -10,7 +10,7 @@ from numpyro.infer import MCMC, NUTS
 from support import numpyro_cases as cases
 
 from simplex_jax._src.numpyro import chooser, recommend
-from simplex_jax._src.numpyro.pilots import Chain
+from simplex_jax._src.numpyro.chooser import Chain
 
 
 def chain(memory: float, seconds: float = 1.0, steps: int = 4000, numbers: int = 3) -> Chain:
@@ -23,7 +23,7 @@ def chain(memory: float, seconds: float = 1.0, steps: int = 4000, numbers: int =
 
 
 def judged(**chains):
-    return chooser._judged({name: NUTS(cases.mixture) for name in chains}, chains)
+    return chooser._choose({name: NUTS(cases.mixture) for name in chains}, chains)
 
 
 def test_the_most_effective_samples_a_second_win() -> None:

@@ -22,7 +22,6 @@ from simplex_jax._src.numpyro import (
     GammaReference,
     chooser,
     learn_reference,
-    pilots,
     reference,
     simplex_moves,
 )
@@ -202,7 +201,7 @@ def test_pilots_that_do_not_move_are_named(getkey, monkeypatch):
     with pytest.warns(UserWarning, match="'r' did not move in the pilot"):
         learn_reference(getkey(), model, num_warmup=20, num_samples=100)
     with pytest.raises(RuntimeError, match="no number moved"):
-        chooser._judged({"a": still}, {"a": pilots.Chain(np.ones((100, 2)), 1.0)})
+        chooser._choose({"a": still}, {"a": chooser.Chain(np.ones((100, 2)), 1.0)})
 
 
 @pytest.mark.parametrize("bound", [0.5, 160.0])

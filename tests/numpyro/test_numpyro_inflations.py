@@ -17,7 +17,7 @@ import pytest
 from support import numpyro_cases as cases
 
 from simplex_jax._src import estimators
-from simplex_jax._src.numpyro import SGMCMC, Sampler, inflation_rules, inflations
+from simplex_jax._src.numpyro import SGMCMC, Sampler, inflation
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
 from simplex_jax._src.samplers import (
     gsgnht,
@@ -106,7 +106,7 @@ def result(case: Case, key: jax.Array, **options: Any) -> tuple[float, float, An
     kernel = SGMCMC(case.model, case.build)
     last, mcmc = cases.ends(kernel, key, jnp.asarray(case.data), BATCH, **options)
     ratio = last["p"].std(axis=0) / case.deviations
-    told = inflations.of_chains(mcmc.last_state.noise)["p"].inflation
+    told = inflation.average_chains(mcmc.last_state.noise)["p"].inflation
     return float(np.sqrt((ratio**2).mean())), float(told), mcmc
 
 
@@ -116,7 +116,7 @@ def of_one_chain(case: Case, steps: int = 400) -> tuple[float, str, Any]:
     state = kernel.init(jax.random.key(0), steps // 2, None, args, {})
     step = lambda _, state: kernel.sample(state, args, {})  # noqa: E731
     state = jax.jit(lambda state: jax.lax.fori_loop(0, steps, step, state))(state)
-    return float(state.noise["p"].inflation), kernel._shown(state), (kernel, state)
+    return float(state.noise["p"].inflation), kernel._diagnostics_str(state), (kernel, state)
 
 
 BY_SIZE = "ignore:with minibatches of 10 of 200 rows"
@@ -134,9 +134,9 @@ def test_the_inflation_of_a_chain(name, monkeypatch) -> None:
     assert abs(told / case.told - 1) < 0.05
     assert shown.startswith(f"p inflation {told:.2f}: step_size ")
     # Differences have twice the variance of one.
-    rule = inflation_rules.RULES[KERNELS[name].update]
-    doubled = rule._replace(look=lambda step: {k: 2 * v for k, v in rule.look(step).items()})
-    monkeypatch.setitem(inflation_rules.RULES, KERNELS[name].update, doubled)
+    rule = inflation.RULES[KERNELS[name].update]
+    doubled = rule._replace(measure=lambda step: {k: 2 * v for k, v in rule.measure(step).items()})
+    monkeypatch.setitem(inflation.RULES, KERNELS[name].update, doubled)
     assert not abs(of_one_chain(case)[0] / case.told - 1) < 0.05
 
 
@@ -153,7 +153,7 @@ def test_what_is_told_is_real(name, getkey) -> None:
     with pytest.warns(UserWarning, match=rf"deviations of 'p' .* about {told:.2g}: give its"):
         mcmc.sampler.get_diagnostics_str(mcmc.last_state)
     # At the longest step, the inflation is 1.1.
-    longest = float(inflations.of_chains(mcmc.last_state.noise)["p"].longest)
+    longest = float(inflation.average_chains(mcmc.last_state.noise)["p"].longest)
     options = {**case.build.keywords, "step_size": longest}
     shorter = case._replace(build=partial(case.build.func, **options))
     assert abs(of_one_chain(shorter, 1000)[0] / 1.1 - 1) < 0.02
@@ -218,8 +218,8 @@ def direction(x, subsample_size=None):
 
 def test_a_reference_category_has_no_rule() -> None:
     options = {"estimator": estimators.categorical(size=4), "alpha": 1.0, "step_size": 1e-3}
-    assert inflation_rules.known(smld.build(**options), None) is not None
-    assert inflation_rules.known(smld.build(**options, reference=-1), None) is None
+    assert inflation.rule_for(smld.build(**options), None) is not None
+    assert inflation.rule_for(smld.build(**options, reference=-1), None) is None
 
 
 @pytest.mark.slow
@@ -253,17 +253,17 @@ def test_unit_vectors(repeats) -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "inflation", "longest"),
+    ("build", "told", "longest"),
     [
         (partial(scir.build, step_size=0.2), "1.7", "0.022"),
         (partial(scir.build, step_size=lambda i: jnp.where(i < 9, 1e-3, 0.2)), "1.7", "0.022"),
         (partial(sgrhmc.build, step_size=0.5, friction=2.5), "1.7", "0.055"),
     ],
 )
-def test_a_step_that_is_too_long_is_told_at_the_start(build, inflation, longest) -> None:
+def test_a_step_that_is_too_long_is_told_at_the_start(build, told, longest) -> None:
     """Where the sizes of minibatches say it, as of counts."""
     kernel = SGMCMC(cases.categorical, build)
-    message = rf"of 10 of 200 rows .* 'p' .* about {inflation}: .* step_size of at most {longest},"
+    message = rf"of 10 of 200 rows .* 'p' .* about {told}: .* step_size of at most {longest},"
     with pytest.warns(UserWarning, match=message):
         kernel.init(jax.random.key(0), 20, None, (LABELS, BATCH), {})
 

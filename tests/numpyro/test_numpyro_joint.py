@@ -24,7 +24,7 @@ from scipy import special, stats
 from support import statistics_checks as checks
 from support import tiny_lda
 
-from simplex_jax._src.numpyro import SCIR, GammaReference, density, moves, rows, scir, sites
+from simplex_jax._src.numpyro import SCIR, GammaReference, density, rows, scir, sites
 from simplex_jax._src.numpyro import reference as references
 from simplex_jax._src.numpyro.distributions import LogDirichlet
 
@@ -201,8 +201,8 @@ def test_parameters_and_data_keep_their_law(model, getkey):
 
 def forgotten(monkeypatch):
     """What other sites see of the rows that were accepted is what was proposed for all."""
-    mutant = tiny_lda.mutated(moves, "density = evaluate(z)\n", "density = proposal.there\n")
-    monkeypatch.setattr(scir.moves, "jump", mutant.jump)
+    mutant = tiny_lda.mutated(scir, "density = evaluate(z)\n", "density = proposal.there\n")
+    monkeypatch.setattr(scir, "metropolis_step", mutant.metropolis_step)
 
 
 def turned(monkeypatch):

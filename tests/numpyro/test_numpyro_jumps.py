@@ -18,7 +18,7 @@ from scipy import stats
 from support import numpyro_cases as cases
 from support.statistics_checks import dkwm, family, mean_z, variance_z
 
-from simplex_jax._src.numpyro import SCIR, rounding
+from simplex_jax._src.numpyro import SCIR, tuning
 
 
 def ordered():
@@ -133,7 +133,7 @@ def test_jumps_are_sampled(name, getkey) -> None:
 def no_confirmation(monkeypatch) -> Iterator[None]:
     """Take every log density for that of an exact move, which programs compiled before do not."""
     jax.clear_caches()
-    monkeypatch.setattr(rounding, "confirms", lambda log_ratio, bound: jnp.ones((), bool))
+    monkeypatch.setattr(tuning, "confirms", lambda log_ratio, bound: jnp.ones((), bool))
     yield
     jax.clear_caches()
 
@@ -214,19 +214,19 @@ def test_rounding_rejects_no_move_of_many_rows(name) -> None:
     """The bound holds, and is small enough to say something."""
     model, data_of, bound = MANY[name]
     path, kernel, last = steps(model, 50, data_of(np.random.default_rng(0)))
-    tuning = last.tuning["p"]
-    assert tuning.exact
+    site = last.tuning["p"]
+    assert site.exact
     assert (jnp.diff(path.reshape(50, -1)[:, 0]) != 0).all()
-    assert 0.01 < tuning.bound < bound
+    assert 0.01 < site.bound < bound
     shown = kernel.get_diagnostics_str(last)
-    assert shown == f"p exact within {tuning.bound:.2g} nats"
+    assert shown == f"p exact within {site.bound:.2g} nats"
 
 
 @pytest.mark.slow
 def test_a_bound_without_sums_is_too_small(monkeypatch) -> None:
     """Rounding would decide: that of 100,000 rows is above that of a few numbers."""
-    right = rounding.allowed
-    monkeypatch.setattr(rounding, "allowed", lambda *sizes: 0.01 * right(*sizes))
+    right = tuning.error_bound
+    monkeypatch.setattr(tuning, "error_bound", lambda *sizes: 0.01 * right(*sizes))
     _, _, last = steps(categories, 50, categories_of(np.random.default_rng(0)))
     assert not last.tuning["p"].exact
 

@@ -16,7 +16,7 @@ import pytest
 from numpyro.infer import MCMC
 from support import numpyro_cases as cases
 
-from simplex_jax._src.numpyro import SCIR, SGMCMC, density, minibatches, sites
+from simplex_jax._src.numpyro import SCIR, SGMCMC, density, inflation, scir, sites
 from simplex_jax._src.samplers import sgld
 
 CHAINS = 1500
@@ -98,10 +98,10 @@ def test_the_inflation_is_measured(name, getkey, monkeypatch) -> None:
     case = CASES[name]
     assert agrees(case, getkey(), 0.2)
     # Differences have twice the variance; and the noise of a step is not that of all time.
-    right = minibatches.inflation
-    monkeypatch.setattr(minibatches, "inflation", lambda ratio, step: right(2 * ratio, step))
+    right = inflation.factor
+    monkeypatch.setattr(inflation, "factor", lambda ratio, step: right(2 * ratio, step))
     assert not agrees(case, getkey(), 0.2)
-    monkeypatch.setattr(minibatches, "inflation", lambda ratio, step: right(ratio, step / 2))
+    monkeypatch.setattr(inflation, "factor", lambda ratio, step: right(ratio, step / 2))
     assert not agrees(case, getkey(), 0.2)
 
 
@@ -115,7 +115,7 @@ def test_steps_that_are_learned_inflate_little(name, getkey, monkeypatch) -> Non
     assert told < 1.1
     assert abs(real / told - 1) < 0.1
     assert "inflation 1.0" in mcmc.sampler.get_diagnostics_str(mcmc.last_state)
-    monkeypatch.setattr(minibatches, "longest", lambda ratio, most=1.1: jnp.asarray(0.3))
+    monkeypatch.setattr(scir, "_longest", lambda ratio, most=1.1: jnp.asarray(0.3))
     real, told, _ = result(case, getkey())
     assert min(real, told) > 1.5
 
@@ -134,7 +134,7 @@ def test_a_step_that_is_too_long_is_told_at_the_start() -> None:
         state = kernel.init(jax.random.key(0), 0, None, (LABELS, BATCH), {})
     # What runs have measured, by the progress bar or afterwards.
     known = state.tuning["p"]
-    noise = known.noise._replace(ratio=191.0, inflation=jnp.asarray(5.4))
+    noise = known.noise._replace(inflation=jnp.asarray(5.4), longest=jnp.asarray(0.0022))
     state = state._replace(tuning={"p": known._replace(noise=noise)}, i=jnp.asarray(9))
     with pytest.warns(UserWarning, match=r"deviations of 'p' .* about 5\.4: .* of at most 0\.0022"):
         shown = kernel.get_diagnostics_str(state)
@@ -147,8 +147,8 @@ def test_noise_that_sizes_do_not_tell_is_told_at_the_end() -> None:
     mcmc = run(0.05)
     with pytest.warns(UserWarning, match=r"deviations of 'p' too .* about 2"):
         shown = mcmc.sampler.get_diagnostics_str(mcmc.last_state)
-    inflation = mcmc.get_extra_fields()["tuning.p.noise.inflation"]
-    assert f"h=0.05, inflation {inflation[-1]:.2f}" in shown
+    told = mcmc.get_extra_fields()["tuning.p.noise.inflation"]
+    assert f"h=0.05, inflation {told[-1]:.2f}" in shown
 
 
 @pytest.mark.slow

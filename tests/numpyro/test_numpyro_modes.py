@@ -64,9 +64,9 @@ KEPT = []
 class Leaking(SCIR):
     """JAX's message says who refers to what was kept, and knows names of modules only."""
 
-    def _moved(self, key, state, target):
+    def _step(self, key, state, target):
         KEPT.append(state.i)
-        return super()._moved(key, state, target)
+        return super()._step(key, state, target)
 
 
 def test_the_checks_see_what_they_are_for() -> None:

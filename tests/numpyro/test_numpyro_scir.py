@@ -10,7 +10,7 @@ from scipy import stats
 from support import numpyro_cases as cases
 from support.statistics_checks import dkwm, family, mean_z, variance_z
 
-from simplex_jax._src.numpyro import SCIR, gamma_moves, moves, simplex_moves
+from simplex_jax._src.numpyro import SCIR, gamma_moves, simplex_moves, tuning
 
 X = jnp.asarray(cases.POINTS, jnp.float32)
 Y = np.array([3, 0])
@@ -60,7 +60,7 @@ def far_parts(getkey, monkeypatch) -> dict[object, float]:
 
     With them, many shapes are not positive and have to be raised.
     """
-    monkeypatch.setattr(moves.tuning, "fitted_total", lambda *inputs: jnp.full((1,), 2.0))
+    monkeypatch.setattr(tuning, "fit_total", lambda *inputs: jnp.full((1,), 2.0))
     last, mcmc = cases.ends(SCIR(cases.empties), getkey(), X)
     assert mcmc.last_state.tuning["w"].clamped.mean() > 0.05
     law = stats.beta(0.1, 0.7 + len(X))
@@ -84,7 +84,7 @@ def test_a_forgotten_scale_is_seen(getkey, monkeypatch) -> None:
         scale = (a_there - a) * jnp.log1p(1 / jnp.expm1(step))
         return right(move, alpha, total, a, a_there, step) - scale.sum()
 
-    monkeypatch.setattr(moves.simplex_moves, "log_ratio", wrong)
+    monkeypatch.setattr(simplex_moves, "log_ratio", wrong)
     assert family(far_parts(getkey, monkeypatch))
 
 
@@ -100,7 +100,7 @@ def test_a_wrong_ratio_is_seen(getkey, monkeypatch, mutant) -> None:
         there = jax.scipy.special.gammaln(a_there + move.counts)
         return right(move, alpha, total, a, a_there, step) - (counts - there).sum()
 
-    monkeypatch.setattr(moves.simplex_moves, "log_ratio", wrong)
+    monkeypatch.setattr(simplex_moves, "log_ratio", wrong)
     last, _ = cases.ends(SCIR(cases.mixture), getkey(), X)
     assert family(uniform("w", cases.mixture_uniform(last["w"])))
 
@@ -134,7 +134,7 @@ def test_a_wrong_ratio_of_rates_is_seen(getkey, monkeypatch, mutant) -> None:
         left_out = weight if mutant == "no weight" else scale
         return right(move, alpha, total, a, a_there, step) - left_out.sum()
 
-    monkeypatch.setattr(moves.simplex_moves, "log_ratio", wrong)
+    monkeypatch.setattr(simplex_moves, "log_ratio", wrong)
     assert family(tilted(getkey))
 
 

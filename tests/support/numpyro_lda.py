@@ -4,7 +4,7 @@ import numpyro
 import pytest
 
 from simplex_jax._src.models.topics import collapsed, engine
-from simplex_jax._src.numpyro import LDAGibbs, TopicCounts, WordCounts, lda_labels
+from simplex_jax._src.numpyro import LDAGibbs, TopicCounts, WordCounts, lda_gibbs
 from support import tiny_lda
 
 
@@ -33,7 +33,7 @@ def swept_with(old, new):
     """A function that plants a mutant of the sweeps."""
 
     def plant(monkeypatch):
-        monkeypatch.setattr(lda_labels, "swept", tiny_lda.mutated(lda_labels, old, new).swept)
+        monkeypatch.setattr(lda_gibbs, "sweep", tiny_lda.mutated(lda_gibbs, old, new).sweep)
 
     return plant
 

@@ -1,5 +1,7 @@
 """Choice of a kernel for a model, by short pilot runs of those that can sample it."""
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -8,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
+from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import NUTS
 from numpyro.infer.mcmc import MCMCKernel
 
-from simplex_jax._src.numpyro import pilots, reference, sites
-from simplex_jax._src.numpyro.pilots import Chain
+from simplex_jax._src.numpyro import reference, sites
 from simplex_jax._src.numpyro.sites import Model
 
 # Steps compiled as one program, and numbers of a site whose effective sample sizes are measured.
@@ -20,6 +22,86 @@ _CHUNK, _WATCHED = 50, 200
 # A pilot with fewer effective samples says little; rates within this factor may be equal; means
 # this many standard errors apart come from different distributions.
 _FEW, _CLEAR, _APART = 50, 1.5, 5.0
+
+
+class Chain(NamedTuple):
+    """A pilot's trace [n, d] and its running time."""
+
+    watched: np.ndarray
+    seconds: float
+
+    @property
+    def moving(self) -> np.ndarray:
+        """Mask of entries that changed."""
+        return (self.watched != self.watched[0]).any(axis=0)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The effective sample size of the mean of each number that changed.
+
+        `distance_between` needs that of means; `evaluate.diagnostics` has that of ranks.
+        """
+        moving = self.watched[:, self.moving]
+        return np.asarray(effective_sample_size(moving[None].astype(np.float64)))
+
+    def rates(self) -> tuple[float, float]:
+        """The smallest and the median effective sample size per second; 0 if nothing moved."""
+        if not self.moving.any():
+            return 0.0, 0.0
+        sizes = self.sizes
+        return sizes.min() / self.seconds, float(np.median(sizes)) / self.seconds
+
+
+def run_pilot(
+    kernel: MCMCKernel,
+    watch: Callable[[dict[str, jax.Array]], jax.Array],
+    *,
+    args: tuple,
+    kwargs: Mapping[str, Any],
+    key: jax.Array,
+    num_warmup: int,
+    seconds: float,
+    chunk: int,
+    patience: float = math.inf,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Chain | None:
+    """Warm up, and then sample chunks of steps until the time is up, at least two.
+
+    `watch` maps samples of all sites, [chunk, ...], to numbers, [chunk, d]. Compilation does not
+    count. Return None if the warm-up took longer than `patience` seconds.
+    """
+    state = kernel.init(key, num_warmup, None, args, kwargs)
+    postprocess = kernel.postprocess_fn(args, kwargs)
+
+    def step(state: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
+        state = kernel.sample(state, args, kwargs)
+        return state, postprocess(getattr(state, kernel.sample_field))
+
+    def run_chunk(state: Any) -> tuple[Any, jax.Array]:
+        state, samples = jax.lax.scan(step, state, None, length=chunk)
+        return state, watch(samples)
+
+    run = jax.jit(run_chunk).lower(state).compile()
+    start = clock()
+    for _ in range(-(-num_warmup // chunk)):
+        state = jax.block_until_ready(run(state)[0])
+        if clock() - start > patience:
+            return None
+    draws: list[jax.Array] = []
+    start = clock()
+    while len(draws) < 2 or clock() - start < seconds:
+        state, watched = run(state)
+        draws.append(jax.block_until_ready(watched))
+    return Chain(np.concatenate(draws), clock() - start)
+
+
+def distance_between(one: Chain, other: Chain) -> float:
+    """Return the largest difference between the means of two chains, in standard errors."""
+    moving = one.moving & other.moving
+    chains = [Chain(chain.watched[:, moving], chain.seconds) for chain in (one, other)]
+    errors = [chain.watched.var(axis=0) / chain.sizes for chain in chains]
+    difference = chains[0].watched.mean(axis=0) - chains[1].watched.mean(axis=0)
+    return float(np.abs(difference / np.sqrt(sum(errors))).max(initial=0))
 
 
 class Candidate(NamedTuple):
@@ -136,7 +218,7 @@ def recommend(
         builds["NUTS in normal scores"] = in_scores
     kernels = {name: build() for name, build in builds.items()}
     chains = {
-        name: pilots.sample(
+        name: run_pilot(
             kernel,
             partial(_numbers, layout.kinds),
             args=model_args,
@@ -149,7 +231,7 @@ def recommend(
         )
         for name, kernel in kernels.items()
     }
-    return _judged(kernels, chains)
+    return _choose(kernels, chains)
 
 
 def _numbers(kinds: Mapping[str, str], samples: Mapping[str, jax.Array]) -> jax.Array:
@@ -162,7 +244,7 @@ def _numbers(kinds: Mapping[str, str], samples: Mapping[str, jax.Array]) -> jax.
     return jnp.concatenate(columns, axis=1)
 
 
-def _judged(
+def _choose(
     kernels: Mapping[str, MCMCKernel], chains: Mapping[str, Chain | None]
 ) -> Recommendation:
     """Return the recommendation from pilots; abandoned ones are None."""
@@ -207,7 +289,7 @@ def _reason(best: Candidate, others: Sequence[Candidate], chains: Mapping[str, C
     if best.note:
         reasons.append(f"but {best.note}")
     for other in others:
-        distance = pilots.apart(chains[best.name], chains[other.name])
+        distance = distance_between(chains[best.name], chains[other.name])
         if distance > _APART:
             reasons.append(
                 f"means differ by up to {distance:.0f} standard errors from those of {other.name}: "

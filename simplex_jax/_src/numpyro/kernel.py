@@ -3,7 +3,7 @@
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,9 +14,12 @@ from numpyro.util import is_prng_key
 
 from simplex_jax._src.base import PyTree
 from simplex_jax._src.draws.keys import by_jax, by_native_code, like
-from simplex_jax._src.numpyro import density, floors, sites, starts, stillness
+from simplex_jax._src.numpyro import density, monitors, sites
 from simplex_jax._src.numpyro.density import Target
 from simplex_jax._src.numpyro.sites import Layout, Model, Values
+
+# Same as in `numpyro.infer.util.find_valid_initial_params`.
+_TRIES = 100
 
 Self = TypeVar("Self", bound="ModelKernel")
 
@@ -25,9 +28,9 @@ class ModelKernel(MCMCKernel):
     """A kernel of a numpyro model, for one chain or for a batch of them.
 
     It stores only names and flags of the model, so the kernel can be pickled and traced. A subclass
-    has five methods: `_first` starts a chain, `_is_valid` checks values to start from, `_moved`
-    makes a step, `_constrained` returns the values that the model sees, and `_shown` describes a
-    run. Its states have `z`, `raised` (see `floors`), `still` (see `stillness`), `i`, `num_warmup`
+    has five methods: `_initialize` starts a chain, `_is_valid` checks values to start from, `_step`
+    makes a step, `_constrained` returns the values that the model sees, and `_diagnostics_str`
+    describes a run. Its states have `z`, `raised` and `still` (see `monitors`), `i`, `num_warmup`
     and `rng_key`.
     """
 
@@ -40,12 +43,12 @@ class ModelKernel(MCMCKernel):
 
     def __repr__(self) -> str:
         """Return the call that makes the kernel, with the names of its model and options."""
-        return f"{type(self).__name__}({', '.join([_named(self._model), *self._options()])})"
+        return f"{type(self).__name__}({', '.join([_name(self._model), *self._options()])})"
 
     def _options(self) -> list[str]:
         """Return the options that are not the default, for `repr`."""
         strategy = self._init_strategy
-        return [] if strategy is None else [f"init_strategy={_named(strategy)}"]
+        return [] if strategy is None else [f"init_strategy={_name(strategy)}"]
 
     @property
     def model(self) -> Model:
@@ -92,7 +95,7 @@ class ModelKernel(MCMCKernel):
 
         def chains(*, search: bool) -> tuple[Any, jax.Array]:
             def chain(key: jax.Array, params: Mapping[str, Any] | None) -> tuple[Any, jax.Array]:
-                return self._started(key, num_warmup, params, model_args, kwargs, search=search)
+                return self._start(key, num_warmup, params, model_args, kwargs, search=search)
 
             is_single = is_prng_key(rng_key)
             return (chain if is_single else jax.vmap(chain))(rng_key, init_params)
@@ -120,10 +123,10 @@ class ModelKernel(MCMCKernel):
             state, valid = chains(search=True)
         if not valid.all():
             given = None if within_gibbs else init_params
-            raise RuntimeError(starts.message(self._inspected.kinds, given))
+            raise RuntimeError(_no_start_message(self._inspected.kinds, given))
         return state
 
-    def _started(
+    def _start(
         self,
         rng_key: jax.Array,
         num_warmup: int,
@@ -173,10 +176,10 @@ class ModelKernel(MCMCKernel):
                 drawn |= {name: values[name] for name in given}
                 return jax.tree.map(partial(jnp.where, from_prior), drawn, values)
 
-            values = starts.search(
+            values = _search_start(
                 key_start, values, redraw, partial(self._is_valid, target=target)
             )
-        state, valid = self._first(key_first, values, target, num_warmup)
+        state, valid = self._initialize(key_first, values, target, num_warmup)
         return state._replace(rng_key=like(rng_key, key_next)), valid
 
     def sample(self, state: Any, model_args: tuple, model_kwargs: Mapping[str, Any] | None) -> Any:
@@ -185,11 +188,11 @@ class ModelKernel(MCMCKernel):
             return jax.vmap(lambda one: self.sample(one, model_args, model_kwargs))(state)
         key = by_native_code(sites.typed(state.rng_key))
         key_next, key_batch, key_moves = jax.random.split(key, 3)
-        new = self._moved(
+        new = self._step(
             key_moves, state, self._target(model_args, model_kwargs, by_jax(key_batch))
         )
-        raised = floors.counted(state.raised, new.z, state.i)
-        still = stillness.watched(state.still, new.z, state.i, state.num_warmup)
+        raised = monitors.update_raised(state.raised, new.z, state.i)
+        still = monitors.update_still(state.still, new.z, state.i, state.num_warmup)
         key_next = like(state.rng_key, key_next)
         return new._replace(raised=raised, still=still, i=state.i + 1, rng_key=key_next)
 
@@ -215,16 +218,16 @@ class ModelKernel(MCMCKernel):
     def get_diagnostics_str(self, state: Any) -> str:
         """Return the progress bar's text for a state, with means over several chains.
 
-        Each reason to doubt the samples is a ``UserWarning``.
+        Each problem is a ``UserWarning``.
         """
-        for doubt in self._doubts(state):
-            warnings.warn(doubt, stacklevel=2)
-        return self._shown(state)
+        for message in self._warnings(state):
+            warnings.warn(message, stacklevel=2)
+        return self._diagnostics_str(state)
 
-    def _doubts(self, state: Any) -> list[str]:
-        """Return reasons to doubt the samples, and what to do."""
-        still = stillness.doubts(state.still, state.i - state.num_warmup)
-        return still + floors.doubts(over_chains(state, state.raised))
+    def _warnings(self, state: Any) -> list[str]:
+        """Return what is wrong with the samples, and what to do."""
+        still = monitors.still_warnings(state.still, state.i - state.num_warmup)
+        return still + monitors.raised_warnings(over_chains(state, state.raised))
 
     def _target(self, args: tuple, kwargs: Mapping[str, Any] | None, key: jax.Array) -> Target:
         return Target(self._model, self._inspected, args, dict(kwargs or {}), key)
@@ -238,7 +241,7 @@ class ModelKernel(MCMCKernel):
         """Raise a ValueError unless the kernel can move these sites."""
 
     @abstractmethod
-    def _first(
+    def _initialize(
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
     ) -> tuple[Any, jax.Array]:
         """Return the state of a chain that starts from these values, and whether it can move.
@@ -251,11 +254,11 @@ class ModelKernel(MCMCKernel):
         """Return whether the log density and its gradient are finite at these values."""
 
     @abstractmethod
-    def _moved(self, key: jax.Array, state: Any, target: Target) -> Any:
+    def _step(self, key: jax.Array, state: Any, target: Target) -> Any:
         """Return the state after a step, without updating its counters and key."""
 
     @abstractmethod
-    def _shown(self, state: Any) -> str:
+    def _diagnostics_str(self, state: Any) -> str:
         """Return the diagnostics of every site."""
 
     @abstractmethod
@@ -263,7 +266,7 @@ class ModelKernel(MCMCKernel):
         """Return the values that the model sees."""
 
 
-def _named(function: Callable) -> str:
+def _name(function: Callable) -> str:
     """Return the name of a function, without its address."""
     function = getattr(function, "func", function)  # of functools.partial
     return getattr(function, "__name__", type(function).__name__)
@@ -274,3 +277,44 @@ def over_chains(state: Any, numbers: PyTree) -> PyTree:
     if not jnp.ndim(state.i):
         return numbers
     return jax.tree.map(lambda x: x.mean(axis=0), numbers)
+
+
+def _search_start(
+    key: jax.Array,
+    values: Values,
+    redraw: Callable[[jax.Array, jax.Array], Values],
+    is_valid: Callable[[Values], jax.Array],
+) -> Values:
+    """Return the first valid values, or the last that were tried.
+
+    `redraw` takes a key and whether to draw from the prior. A flat law may be far from where the
+    density is positive, and so may the prior, so they alternate.
+    """
+
+    def is_searching(carry: tuple[jax.Array, Values]) -> jax.Array:
+        i, values = carry
+        return (i < _TRIES) & ~is_valid(values)
+
+    def retry(carry: tuple[jax.Array, Values]) -> tuple[jax.Array, Values]:
+        i, _ = carry
+        return i + 1, redraw(jax.random.fold_in(key, i), i % 2 == 0)
+
+    return jax.lax.while_loop(is_searching, retry, (jnp.zeros((), jnp.int32), values))[1]
+
+
+def _no_start_message(names: Iterable[str], init_params: Mapping[str, Any] | None) -> str:
+    """Return the error message for when no values are valid."""
+    init_params = init_params or {}
+    if all(name in init_params for name in names):
+        return (
+            "the log density or its gradient is not finite at init_params: give values at which "
+            "the priors and all data have a positive density"
+        )
+    where = "to start from"
+    if init_params:
+        where = f"beside the values of {sites.listed(init_params)} in init_params"
+    return (
+        f"{_TRIES} draws of the latent sites found none {where} at which the log density and its "
+        "gradient are finite: check the model, or give init_params where the priors and all data "
+        "have a positive density"
+    )

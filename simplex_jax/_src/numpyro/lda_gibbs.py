@@ -1,26 +1,66 @@
 """The labels of documents as a block of a numpyro model, drawn by the engine of `lda`."""
 
 import copy
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from jax import lax
 from numpyro import handlers
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
 from simplex_jax._src import arguments
 from simplex_jax._src.corpus import Corpus, device, from_counts
+from simplex_jax._src.corpus.device import DeviceCorpus, Documents
 from simplex_jax._src.draws.keys import like
 from simplex_jax._src.models.topics import engine as engines
-from simplex_jax._src.numpyro import lda_checks, lda_labels, sites
-from simplex_jax._src.numpyro.lda_checks import Given, Names, Trace
-from simplex_jax._src.numpyro.lda_labels import Labelled
+from simplex_jax._src.models.topics import local
+from simplex_jax._src.models.topics.native import calls
+from simplex_jax._src.numpyro import density, sites
+from simplex_jax._src.numpyro.lda_counts import TopicCounts, WordCounts
 from simplex_jax._src.numpyro.sites import Model, Values
+
+# Tolerance for the sum of a topic's probabilities, larger than rounding errors.
+_SLACK = 1e-3
+
+Trace: TypeAlias = Mapping[str, Any]
+"""A trace of a model: its sites by name."""
+
+
+class Names(NamedTuple):
+    """The names of the two sites of counts."""
+
+    documents: str  # of topics in documents
+    words: str  # of words in topics
+
+
+class Parameters(NamedTuple):
+    """The parameters given which labels are drawn."""
+
+    alpha: jax.Array  # concentrations of the shares, [1, K], or [D, K] if documents differ
+    log_topics: jax.Array  # [K, V], normalised
+
+
+def label_parameters(trace: Trace, own: Names) -> Parameters:
+    """Return the parameters of the laws of the two sites."""
+    of_documents, of_words = (sites.base(trace[name]["fn"]) for name in own)
+    alpha = jnp.asarray(of_documents.concentration)
+    log_topics = jnp.broadcast_to(of_words.logs(), jnp.shape(trace[own.words]["value"]))
+    return Parameters(alpha.reshape(-1, alpha.shape[-1]), log_topics)
+
+
+class Labelled(NamedTuple):
+    """The topics of all tokens, and their counts."""
+
+    labels: jax.Array  # [T], documents and tokens in the order of the device; K for no topic
+    documents: jax.Array  # tokens of each topic in each document, by row, int32 [D, K]
+    words: jax.Array  # tokens of each word in each topic, int32 [K, V]
 
 
 class LDAGibbsState(NamedTuple):
@@ -156,17 +196,17 @@ class LDAGibbs(MCMCKernel):
                 "'parallel' or jax.vmap"
             )
         key_next, key_counts, key_sweep = jax.random.split(sites.typed(rng_key), 3)
-        own, traced = self._own, self._traced(model_args, model_kwargs)
+        own, traced = self._own, self._tracer(model_args, model_kwargs)
         trace = traced({}, key_counts)
-        lda_checks.check_sites(trace, own)
-        lda_checks.check_shapes(trace, own, self._lengths, self._num_words)
-        lda_checks.check_others(traced, own, {name: trace[name]["value"] for name in own})
-        given = lda_checks.given(trace, own)
-        lda_checks.check_topics(given.log_topics, own)
-        num_topics = len(given.log_topics)
+        _check_sites(trace, own)
+        _check_shapes(trace, own, self._lengths, self._num_words)
+        _check_others(traced, own, {name: trace[name]["value"] for name in own})
+        parameters = label_parameters(trace, own)
+        _check_topics(parameters.log_topics, own)
+        num_topics = len(parameters.log_topics)
         engines.resolve(self._engine, num_topics)
-        before = lda_labels.unlabelled(self._corpus, (num_topics, self._num_words))
-        after = self._swept(key_sweep, given, before, times=1)
+        before = unlabelled(self._corpus, (num_topics, self._num_words))
+        after = self._sweep(key_sweep, parameters, before, times=1)
         return self._state(after, jnp.ones(()), like(rng_key, key_next))
 
     def sample(
@@ -176,10 +216,10 @@ class LDAGibbs(MCMCKernel):
         key_next, key_sweeps = jax.random.split(sites.typed(state.rng_key))
         # No draw from this key is used: the counts have values, and alpha and the topics depend on
         # no other draw.
-        trace = self._traced(model_args, model_kwargs)(state.z, jax.random.key(0))
+        trace = self._tracer(model_args, model_kwargs)(state.z, jax.random.key(0))
         before = Labelled(state.labels, *(state.z[name] for name in self._own))
-        given = lda_checks.given(trace, self._own)
-        after = self._swept(key_sweeps, given, before, times=self._sweeps)
+        parameters = label_parameters(trace, self._own)
+        after = self._sweep(key_sweeps, parameters, before, times=self._sweeps)
         moved = (after.labels != before.labels).mean()
         return self._state(after, moved, like(state.rng_key, key_next))
 
@@ -203,18 +243,20 @@ class LDAGibbs(MCMCKernel):
         z = dict(zip(self._own, (after.documents, after.words), strict=True))
         return LDAGibbsState(z, after.labels, moved, key)
 
-    def _swept(self, key: jax.Array, given: Given, before: Labelled, *, times: int) -> Labelled:
-        return lda_labels.swept(
+    def _sweep(
+        self, key: jax.Array, parameters: Parameters, before: Labelled, *, times: int
+    ) -> Labelled:
+        return sweep(
             key,
-            given.log_topics,
-            given.alpha,
+            parameters.log_topics,
+            parameters.alpha,
             self._corpus,
             before,
             times=times,
             engine=self._engine,
         )
 
-    def _traced(
+    def _tracer(
         self, args: tuple, kwargs: Mapping[str, Any] | None
     ) -> Callable[[Values, jax.Array], Trace]:
         """Return the trace of the model as a function of its counts and a key.
@@ -227,3 +269,235 @@ class LDAGibbs(MCMCKernel):
             return handlers.trace(model).get_trace(*args, **dict(kwargs or {}))
 
         return traced
+
+
+# Checks of the model.
+
+
+def _check_sites(trace: Trace, own: Names) -> None:
+    """Raise a ValueError unless exactly the two sites are latent, with the right laws."""
+    latent = [
+        name for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]
+    ]
+    for name, law in zip(own, (TopicCounts, WordCounts), strict=True):
+        if name not in latent:
+            raise ValueError(
+                f"LDAGibbs needs the latent site {name!r}, but the model has "
+                f"{sites.listed(latent)}: give both of its sites to its block, Gibbs([("
+                f"LDAGibbs(...), {sites.listed(own)}), ...])"
+            )
+        site = trace[name]
+        if not isinstance(actual := sites.base(site["fn"]), law):
+            raise ValueError(
+                f"site {name!r} must have the law {law.__name__}; it has {type(actual).__name__}"
+            )
+        if site["scale"] is not None or density.masked(site["fn"]):
+            raise ValueError(
+                f"site {name!r} is scaled or masked, so labels cannot be drawn for it; move "
+                "handlers.scale and handlers.mask to other sites"
+            )
+    others = [
+        name
+        for name in latent
+        if name not in own and trace[name]["infer"].get("enumerate") != "parallel"
+    ]
+    if others:
+        raise ValueError(
+            f"LDAGibbs draws {sites.listed(own)}, not {sites.listed(others)}: with numpyro 0.22 "
+            f"use Gibbs([(LDAGibbs(...), {sites.listed(own)}), (NUTS(model), None)]), or SCIR "
+            "in place of NUTS"
+        )
+
+
+def _check_shapes(trace: Trace, own: Names, lengths: np.ndarray, num_words: int) -> None:
+    """Raise a ValueError unless counts match the shapes of a corpus and its lengths, [D]."""
+    shapes = [jnp.shape(trace[name]["value"]) for name in own]
+    num_topics = shapes[0][-1]
+    needed = ((lengths.size, num_topics), (num_topics, num_words))
+    for name, shape, need, axes in zip(own, shapes, needed, ("[D, K]", "[K, V]"), strict=True):
+        if shape != need:
+            raise ValueError(
+                f"site {name!r} must have the shape {axes} = {need} for this corpus; its shape is "
+                f"{shape}"
+            )
+    totals = sites.base(trace[own.documents]["fn"]).total_count
+    if isinstance(totals, jax.core.Tracer):
+        return
+    wrong = np.flatnonzero(np.broadcast_to(totals, lengths.shape) != lengths)
+    if wrong.size:
+        raise ValueError(
+            f"site {own.documents!r} must have the lengths of the documents of the corpus, "
+            f"counts.sum(axis=1); document {wrong[0]} has {lengths[wrong[0]]} tokens"
+        )
+
+
+def _check_topics(log_topics: jax.Array, own: Names) -> None:
+    """Raise a ValueError unless the probabilities of each topic add up to 1."""
+    sums = jnp.exp(log_topics).sum(axis=1)
+    right = jnp.abs(sums - 1) < _SLACK
+    if isinstance(right, jax.core.Tracer) or right.all():
+        return
+    k = int(jnp.argmin(right))
+    raise ValueError(
+        f"the probabilities of topic {k} of site {own.words!r} add up to {float(sums[k]):.4g}, not "
+        "1: normalise them, as jax.nn.softmax does, or jax.nn.log_softmax their logarithms"
+    )
+
+
+def _check_others(traced: Callable[[Values, jax.Array], Trace], own: Names, z: Values) -> None:
+    """Raise a ValueError if labels depend on more than alpha and the topics.
+
+    `traced` traces the model at values of the counts and with a key; z are values of the counts.
+    The program of the model shows that nothing else depends on the counts, and that alpha and the
+    topics depend on no number that the model draws, as for a site that is summed out.
+    """
+    parts: list[str] = []
+
+    def numbers(z: Values, key: jax.Array) -> list[jax.Array]:
+        trace = traced(z, key)
+        alpha, log_topics = label_parameters(trace, own)
+        parts_by_name = {"the value of alpha": alpha, "the value of the topics": log_topics}
+        for name, site in trace.items():
+            if site["type"] == "sample" and name not in own:
+                parts_by_name[f"site {name!r}"] = site["fn"].log_prob(site["value"])
+        parts[:] = parts_by_name
+        return [density.summed(part) for part in parts_by_name.values()]
+
+    key = jax.random.key(0)
+    of_counts = density.depending(lambda z: numbers(z, key), z)
+    of_key = density.depending(lambda key: numbers(z, key)[:2], key)
+    for part, does in zip(parts, of_counts, strict=True):
+        if does:
+            raise ValueError(
+                f"{part} depends on the counts {sites.listed(own)}, which LDAGibbs would ignore "
+                "when it draws labels: only deterministic sites may"
+            )
+    for part, does in zip(parts, of_key, strict=False):
+        if does:
+            raise ValueError(
+                f"{part} depends on numbers that the model draws itself, such as a site that is "
+                "summed out: give that site its own block"
+            )
+
+
+# Sweeps. The engine of `lda` takes one vector of concentrations for all documents of a call. If
+# each document has its own, there is one call for each. Either way a token is drawn with the same
+# random number, determined by its document and its position there.
+
+
+def unlabelled(corpus: DeviceCorpus, shape: tuple[int, int]) -> Labelled:
+    """Return the labels of a corpus whose tokens have no topic yet; the shape is (K, V)."""
+    labels = local.no_labels(corpus.tokens.shape[0], shape[0])
+    documents = jnp.zeros((device.size(corpus), shape[0]), jnp.int32)
+    return Labelled(labels, documents, jnp.zeros(shape, jnp.int32))
+
+
+def sweep(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    corpus: DeviceCorpus,
+    before: Labelled,
+    *,
+    times: int,
+    engine: str | None,
+) -> Labelled:
+    """Return labels after collapsed Gibbs sweeps over all tokens, given topics and concentrations.
+
+    The topics are normalised logarithms, [K, V]; alpha is [1, K], for all documents, or [D, K], in
+    the order of rows. `engine` is as in `models.topics.engine`.
+    """
+    documents = device.select(corpus, jnp.arange(device.size(corpus)))
+    if len(alpha) == 1:
+        labels, words, counts = engines.sweeps(
+            key,
+            log_topics,
+            alpha[0],
+            documents,
+            before.labels,
+            before.words,
+            times=times,
+            burn_in=times - 1,
+            count="changes",
+            tally=True,
+            engine=engine,
+        )
+        counts = counts.T.astype(jnp.int32)
+    else:
+        native = engines.resolve(engine, alpha.shape[1]) == "native"
+        one_by_one = _native if native else functools.partial(_xla, device.capacity(corpus, 1))
+        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(times))
+        labels, counts = one_by_one(keys, log_topics, alpha[corpus.order], documents, before.labels)
+        words = local.count_words(labels, documents, before.words, before=before.labels)
+    return Labelled(labels, jnp.zeros_like(counts).at[corpus.order].set(counts), words)
+
+
+def _native(
+    keys: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Sweep over documents one by one, each with its own row of alpha, [D, K].
+
+    Return the labels and the counts, int32 [D, K], in the order of the documents.
+    """
+    tokens, *places = documents
+    weights = calls.lay_out(log_topics)
+    no_words = jnp.zeros((0, 0), jnp.int32)
+
+    def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
+        *place, alpha = row
+        document = Documents(tokens, *(x[None] for x in place))
+        # The kind that does not build tables of all topics for each document.
+        labels, _, counts = calls.sweep(
+            keys,
+            weights,
+            alpha,
+            document,
+            labels,
+            no_words,
+            burn_in=len(keys) - 1,
+            count="nothing",
+            tally=True,
+            kind="dense",
+        )
+        return labels, counts[0]
+
+    return lax.scan(visit, labels, (*places, alpha))
+
+
+def _xla(
+    room: int,
+    keys: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Do what `_native` does; the longest document has `room` tokens.
+
+    Each document is sliced out, because loops in place would also visit many tokens of others. A
+    slice always fits, because documents are sorted by length.
+    """
+    tokens, *places = documents
+    likelihood = local.likelihood_of(log_topics)
+
+    def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
+        start, length, number, alpha = row
+        own_tokens, own_labels = (
+            lax.dynamic_slice_in_dim(x, start, room) for x in (tokens, labels)
+        )
+        document = Documents(own_tokens, jnp.zeros(1, jnp.int32), length[None], number[None])
+
+        def one_sweep(i: jax.Array, own_labels: jax.Array) -> jax.Array:
+            return engines.METHODS["collapsed"](keys[i], likelihood, alpha, document, own_labels)
+
+        own_labels = lax.fori_loop(0, len(keys), one_sweep, own_labels)
+        counts = local.count_labels(own_labels, document, alpha.shape[0])[:, 0]
+        return lax.dynamic_update_slice_in_dim(labels, own_labels, start, 0), counts.astype(
+            jnp.int32
+        )
+
+    return lax.scan(visit, labels, (*places, alpha))

@@ -41,7 +41,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.reparam import Reparam
 
 from simplex_jax._src.geometry import gamma_scores
-from simplex_jax._src.numpyro import density, sites, stillness
+from simplex_jax._src.numpyro import density, monitors, sites
 from simplex_jax._src.numpyro.distributions import LogDirichlet
 from simplex_jax._src.numpyro.scir import SCIR
 from simplex_jax._src.numpyro.sites import Layout, Model, Values
@@ -325,7 +325,7 @@ def learn_reference(
     mcmc.run(rng_key, *model_args, **kwargs)
     samples = mcmc.get_samples()
     for name in fitted:
-        if share := stillness.of_samples(samples[name]):
+        if share := monitors.share_constant(samples[name]):
             warnings.warn(
                 f"{share:.2g} of the numbers of {name!r} did not move in the pilot, so its "
                 "reference is far from the posterior: NUTS will be right, but slow. Use a longer "

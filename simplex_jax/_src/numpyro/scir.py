@@ -1,33 +1,85 @@
-"""SCIR for the simplex and gamma sites of any numpyro model."""
+"""SCIR for the simplex and gamma sites of any numpyro model.
+
+A move of a site is a proposal (`simplex_moves`, `gamma_moves`), an evaluation of the density, its
+acceptance, and the adaptation of the site (`tuning`). A site whose rows are independent given all
+other sites (`rows`) moves row by row. The proposal of a row depends only on that row, and so does
+its part of the log ratio, so each row is accepted or rejected separately and has its own step. The
+density is then evaluated again at the accepted rows.
+
+With minibatches, moves are not corrected; see `inflation` for the effect of their noise. If other
+sites move between two minibatches, shapes and rates change with them, which counts as noise. The
+measured inflation is then an upper estimate, and a learned step is shorter than necessary.
+"""
 
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from simplex_jax._src import schedules
+from simplex_jax._src.draws.bits import random_words
+from simplex_jax._src.draws.uniform import uniform
 from simplex_jax._src.numpyro import density as densities
 from simplex_jax._src.numpyro import (
-    floors,
-    minibatches,
-    moves,
-    rounding,
+    gamma_moves,
+    inflation,
+    monitors,
     rows,
+    simplex_moves,
     sites,
-    stillness,
     tuning,
 )
-from simplex_jax._src.numpyro.density import Target
+from simplex_jax._src.numpyro.density import Density, Target
+from simplex_jax._src.numpyro.inflation import Noise
 from simplex_jax._src.numpyro.kernel import ModelKernel, over_chains
-from simplex_jax._src.numpyro.moves import State
+from simplex_jax._src.numpyro.monitors import Still
 from simplex_jax._src.numpyro.sites import Layout, Model, Rows, Values
+from simplex_jax._src.numpyro.tuning import Evaluate, Total, Tuning
 from simplex_jax._src.schedules import StepSize
 
 # Step of uncorrected moves with all the data, and start of the adaptation of corrected ones.
 _STEP_SIZE = 0.3
+# The longest learned step with minibatches, even with hardly any noise: shapes that depend on the
+# site have a bias of the order of the step.
+_LONGEST = 0.3
+# The inflation that learned steps aim at, below that of a warning: the ratio is known only to a few
+# percent.
+_AIM = 1.08
+# The weight of the expected ratio, in minibatches.
+_EXPECTED = 30
+# Exposures are not computed at values below this, or below this share of the prior mean: counts
+# there differ only by rounding.
+_LEAST = 1e-6
+# Keys of a move: for its acceptance, a total, counts and gamma variates.
+_KEYS = 4
+
+
+class State(NamedTuple):
+    """State of `SCIR`."""
+
+    z: Values  # native values of the sites, by name: log-probabilities, or logs of gamma variates
+    tuning: dict[str, Tuning]  # tuning of each site
+    density: Density | None  # the log density and its derivatives at z; None where batches change
+    raised: Values  # mean share of numbers that underflow, for sites where it matters; `monitors`
+    still: dict[str, Still]  # which vectors have not moved since the warm-up
+    i: jax.Array  # number of steps done
+    num_warmup: jax.Array  # number of steps of the warm-up
+    rng_key: jax.Array  # key of the next step
+
+
+class Site(NamedTuple):
+    """A site, and the options of its moves."""
+
+    name: str
+    kind: str
+    step_size: jax.Array | None  # of uncorrected moves; None if minibatches decide
+    metropolis: bool  # whether moves are corrected
+    target_accept: float
+    curved: bool  # whether corrected moves of a simplex site have rates
+    rows: Rows  # rows accepted or rejected separately
 
 
 class SCIR(ModelKernel):
@@ -144,7 +196,7 @@ class SCIR(ModelKernel):
                 "SGMCMC(model, {...}) with a kernel for each"
             )
 
-    def _first(
+    def _initialize(
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
     ) -> tuple[State, jax.Array]:
         kinds = target.layout.kinds
@@ -157,12 +209,12 @@ class SCIR(ModelKernel):
             densities.check_precision(target, values)
         z = jax.jit(partial(_native, target.layout))(values)
         evaluate = jax.jit(partial(densities.evaluate, target))
-        step = self._step(target.layout, jnp.zeros((), jnp.int32))
-        ratio = minibatches.ratio_of_rows(target.layout.subsampled)
+        step = self._step_size_at(target.layout, jnp.zeros((), jnp.int32))
+        ratio = inflation.ratio_of_rows(target.layout.subsampled)
         # The arguments may have minibatches now, unlike those of an earlier start.
         self._curved, self._rows = frozenset(), {}
         if step is None:
-            step = minibatches.longest(jnp.asarray(ratio))
+            step = _longest(jnp.asarray(ratio))
         if target.layout.subsampled:
             self._check_step(target.layout, ratio, num_warmup)
         else:
@@ -170,29 +222,32 @@ class SCIR(ModelKernel):
                 name for name in kinds if tuning.is_curved(name, kinds, z, evaluate)
             )
             if self._metropolis:
-                self._rows = self._rows_apart(target, z, evaluate)
+                self._rows = self._independent_rows(target, z, evaluate)
         learned = {}
         for name, kind in kinds.items():
-            site = tuning.first(name, kind, z, step, evaluate)
-            site = tuning.by_row(site, self._rows.get(name, Rows()))
+            site = tuning.probe(name, kind, z, step, evaluate)
+            site = tuning.split_rows(site, self._rows.get(name, Rows()))
             if target.layout.subsampled:
-                noise = minibatches.first(name, kind, z, site.total, evaluate, ratio)
-                site = site._replace(noise=noise)
+                site = _expect_noise(name, kind, z, site, evaluate, ratio)
             learned[name] = site
         density = jax.jit(partial(densities.evaluate, target, rows=self._rows))(z)
         state = State(
             z=z,
             tuning=learned,
             density=None if target.layout.subsampled else density,
-            raised=floors.first(target, values, tuple(kinds)),
-            still=stillness.first(z, [name for name in kinds if kinds[name] != sites.GAMMA]),
+            raised=monitors.initialize_raised(target, values, tuple(kinds)),
+            still=monitors.initialize_still(
+                z, [name for name in kinds if kinds[name] != sites.GAMMA]
+            ),
             i=jnp.zeros((), jnp.int32),
             num_warmup=jnp.asarray(num_warmup, jnp.int32),
             rng_key=key,
         )
         return state, density.is_finite()
 
-    def _rows_apart(self, target: Target, z: Values, evaluate: tuning.Evaluate) -> dict[str, Rows]:
+    def _independent_rows(
+        self, target: Target, z: Values, evaluate: tuning.Evaluate
+    ) -> dict[str, Rows]:
         """Return the rows of sites that move row by row; conjugate sites need not."""
         rows_by_name = {name: rows.independent(target, z, name) for name in z}
         return {
@@ -205,16 +260,16 @@ class SCIR(ModelKernel):
     def _is_valid(self, values: Values, target: Target) -> jax.Array:
         return densities.evaluate(target, _native(target.layout, values)).is_finite()
 
-    def _moved(self, key: jax.Array, state: State, target: Target) -> State:
+    def _step(self, key: jax.Array, state: State, target: Target) -> State:
         """Move every site once."""
-        step = self._step(target.layout, state.i)
+        step = self._step_size_at(target.layout, state.i)
         kinds = target.layout.kinds
-        move = minibatches.drift if target.layout.subsampled else moves.jump
+        move = minibatch_step if target.layout.subsampled else metropolis_step
         evaluate = partial(densities.evaluate, target, rows=self._rows)
         # All keys at once: each call is a separate loop, slow to compile.
-        keys = jax.random.split(key, (len(kinds), moves.KEYS))
+        keys = jax.random.split(key, (len(kinds), _KEYS))
         for (name, kind), keys_site in zip(kinds.items(), keys, strict=True):
-            site = moves.Site(
+            site = Site(
                 name,
                 kind,
                 step,
@@ -226,7 +281,7 @@ class SCIR(ModelKernel):
             state = move(keys_site, site, state, evaluate)
         return state
 
-    def _step(self, layout: Layout, i: jax.Array) -> jax.Array | None:
+    def _step_size_at(self, layout: Layout, i: jax.Array) -> jax.Array | None:
         """Return the step of uncorrected moves; None if minibatches decide."""
         if self._step_size is None:
             return None if layout.subsampled else jnp.asarray(_STEP_SIZE)
@@ -238,15 +293,15 @@ class SCIR(ModelKernel):
             return
         with jax.ensure_compile_time_eval():
             step = schedules.at(self._step_size, jnp.asarray(num_warmup, jnp.int32))
-            inflation = minibatches.inflation(jnp.asarray(ratio), step)
-            if isinstance(inflation, jax.core.Tracer) or inflation <= minibatches.MOST:
+            factor = inflation.factor(jnp.asarray(ratio), step)
+            if isinstance(factor, jax.core.Tracer) or factor <= inflation.MOST:
                 return
-            longest = float(minibatches.longest(jnp.asarray(ratio), minibatches.MOST))
-        sizes = ", ".join(f"{shown} of {size} rows" for size, shown in layout.subsampled.values())
+            longest = float(_longest(jnp.asarray(ratio), inflation.MOST))
         warnings.warn(
-            f"with minibatches of {sizes} a step_size of {float(step):.2g} makes standard "
-            f"deviations too large by a factor of about {float(inflation):.2g}: leave step_size "
-            f"out, or give at most {longest:.2g}; larger minibatches allow longer steps",
+            f"with minibatches of {inflation.sizes_str(layout.subsampled)} a step_size of "
+            f"{float(step):.2g} makes standard deviations too large by a factor of about "
+            f"{float(factor):.2g}: leave step_size out, or give at most {longest:.2g}; larger "
+            "minibatches allow longer steps",
             stacklevel=2,
         )
 
@@ -259,7 +314,7 @@ class SCIR(ModelKernel):
         target = self._target(model_args, model_kwargs, jax.random.key(0))
         evaluate = partial(densities.evaluate, target, rows=self._rows)
         learned = {
-            name: tuning.refreshed(name, self._inspected.kinds[name], old, state.z, evaluate)
+            name: tuning.refresh(name, self._inspected.kinds[name], old, state.z, evaluate)
             for name, old in state.tuning.items()
         }
         return state._replace(density=evaluate(state.z), tuning=learned)
@@ -268,28 +323,24 @@ class SCIR(ModelKernel):
         kinds = target.layout.kinds
         return {name: sites.constrain(kinds[name], y) for name, y in z.items()}
 
-    def _doubts(self, state: State) -> list[str]:
-        doubts = super()._doubts(state)
+    def _warnings(self, state: State) -> list[str]:
+        messages = super()._warnings(state)
         shown = over_chains(state, state.tuning)
         if state.density is not None:
-            return doubts + [
-                rounding.message(name, float(site.bound))
+            return messages + [
+                tuning.rounding_message(name, float(site.bound))
                 for name, site in shown.items()
-                if site.exact == 1 and site.bound > rounding.MOST
+                if site.exact == 1 and site.bound > tuning.MOST_ROUNDING
             ]
         if (state.i < state.num_warmup).any():
-            return doubts
-        for name, site in shown.items():
-            if site.noise.inflation > minibatches.MOST:
-                longest = minibatches.longest(site.noise.ratio, minibatches.MOST)
-                doubts.append(
-                    f"the noise of the minibatches makes the standard deviations of {name!r} too "
-                    f"large by a factor of about {float(site.noise.inflation):.2g}: give a "
-                    f"step_size of at most {float(longest):.2g}, or larger minibatches"
-                )
-        return doubts
+            return messages
+        return messages + [
+            inflation.message(name, site.noise)
+            for name, site in shown.items()
+            if site.noise.inflation > inflation.MOST
+        ]
 
-    def _shown(self, state: State) -> str:
+    def _diagnostics_str(self, state: State) -> str:
         parts = []
         shown, raised = over_chains(state, (state.tuning, state.raised))
         for name in self._inspected.kinds:
@@ -297,19 +348,266 @@ class SCIR(ModelKernel):
             clamped = f"clamped {float(site.clamped):.1%}"
             if state.density is None:
                 about = "conjugate" if site.exact == 1 else "shapes by gradient"
-                step, inflation = float(jnp.exp(site.log_step)), float(site.noise.inflation)
+                step, factor = float(jnp.exp(site.log_step)), float(site.noise.inflation)
                 parts.append(
-                    f"{name} minibatch, {about}, h={step:.2g}, inflation {inflation:.2f}, {clamped}"
+                    f"{name} minibatch, {about}, h={step:.2g}, inflation {factor:.2f}, {clamped}"
                 )
             elif site.exact == 1:
-                parts.append(f"{name} {rounding.shown(float(site.bound))}")
+                parts.append(f"{name} {tuning.exact_str(float(site.bound))}")
             elif self._metropolis:
                 accepted = f"accepted {float(site.accepted.mean()):.2f}"
                 parts.append(f"{name} {_steps(site.log_step)}, {accepted}, {clamped}")
             else:
                 parts.append(f"{name} uncorrected, {clamped}")
-            parts[-1] += floors.shown(raised, name)
+            parts[-1] += monitors.raised_str(raised, name)
         return "; ".join(parts)
+
+
+# Moves with all the data.
+
+
+class _Proposal(NamedTuple):
+    """A proposed value, the density there, and the numbers that decide on it."""
+
+    y: jax.Array  # native value
+    there: Density
+    log_ratio: jax.Array  # log acceptance ratio, of each row
+    same: jax.Array  # whether shapes are the same at both ends
+    bound: jax.Array  # possible rounding error of the log ratio, if the move is exact
+    clamped: jax.Array  # fraction of shapes that are not positive
+    total: jax.Array  # the total that fits both ends
+
+
+def metropolis_step(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
+    """Move a site with the full-data gradient; draw it from its law if the move is exact."""
+    old, here = state.tuning[site.name], state.density
+    assert here is not None
+    step = jnp.where(old.exact, jnp.inf, jnp.exp(old.log_step))
+    propose = _propose_gamma if site.kind == sites.GAMMA else _propose_simplex
+    proposal = propose(keys[1:], site, state, here, evaluate, step)
+
+    probability = jnp.exp(jnp.minimum(proposal.log_ratio, 0))
+    probability = jnp.where(jnp.isnan(probability), 0, probability)
+    if not site.metropolis:
+        # Uncorrected, but never to a point of density 0, from which no gradient leads back.
+        possible = jnp.isfinite(proposal.there.without(site.name)).astype(probability.dtype)
+        probability = jnp.where(old.exact, probability, possible)
+    # The log ratio of an exact move is 0 up to rounding. Equal shapes are not enough: gradients do
+    # not see jumps of a likelihood. If a move turns out not to be exact, its proposal used the
+    # total, or the exposure, of its start; no later one does.
+    log_ratio = proposal.log_ratio.sum()
+    exact = old.exact & proposal.same & tuning.confirms(log_ratio, proposal.bound)
+    probability = jnp.where(exact, 1, probability)
+    # A chain that starts far away first moves uncorrected to where the likelihood is high:
+    # corrected moves there would learn steps that are far too short.
+    arriving = (state.i < state.num_warmup // 4) & jnp.isfinite(proposal.log_ratio)
+    acceptance = jnp.where(arriving, 1, probability)
+    word, _ = random_words(keys[0], acceptance.size, acceptance.dtype)
+    accept = uniform(word, acceptance.dtype).reshape(acceptance.shape) < acceptance
+    z = {**state.z, site.name: jnp.where(accept, proposal.y, state.z[site.name])}
+    if site.rows.plates:
+        density = evaluate(z)
+    else:
+        density = jax.tree.map(partial(jnp.where, accept), proposal.there, here)
+    learned = tuning.adapt(
+        old._replace(exact=exact, bound=proposal.bound),
+        state.i,
+        state.num_warmup,
+        jnp.where(arriving, site.target_accept, probability),
+        proposal.clamped,
+        proposal.total,
+        site.target_accept,
+        z[site.name],
+    )
+    return state._replace(z=z, density=density, tuning={**state.tuning, site.name: learned})
+
+
+def _propose_simplex(
+    keys: jax.Array, site: Site, state: State, here: Density, evaluate: Evaluate, step: jax.Array
+) -> _Proposal:
+    name = site.name
+    y, old, counts = state.z[name], state.tuning[name], here.counts[name]
+    (alpha,) = here.parameters[name]
+    total = jnp.where(old.exact, old.total.of(counts), old.total.value)
+    exposure = jnp.zeros((), y.dtype)
+    if site.curved and site.metropolis:
+        place = jnp.log(jnp.maximum(old.centre, _LEAST))
+        exposure = tuning.exposure(name, state.z, place, evaluate)
+        exposure = jnp.where(old.exact, 0, exposure)
+    excess = exposure / (alpha.sum(axis=-1, keepdims=True) + total)
+    before = simplex_moves.with_scale(keys[0], y, alpha, total)
+    a = simplex_moves.shapes(alpha, counts, y, total, excess * jnp.exp(before))
+    move = simplex_moves.propose(keys[1:], before, a.used, 1 + excess, step)
+    if not site.metropolis:
+        assert site.step_size is not None
+        h = site.step_size.astype(y.dtype)
+        uncorrected = simplex_moves.transition(keys[1], y, alpha, a.raw, total, h)
+        move = move._replace(y=jnp.where(old.exact, move.y, uncorrected))
+    there = evaluate({**state.z, name: move.y})
+    more = excess * jnp.exp(move.after)
+    a_there = simplex_moves.shapes(alpha, there.counts[name], move.y, total, more)
+    ratio = simplex_moves.log_ratio(move, alpha, total, a.used, a_there.used, step)
+    sizes = jnp.abs(counts) + jnp.exp(y) * total + jnp.exp(move.y) * total
+    bound = tuning.error_bound(
+        [tuning.magnitude(here, y, a.used), tuning.magnitude(there, move.y, a_there.used)],
+        move.y - y,
+        simplex_moves.rounding(a.used, sizes),
+    )
+    return _Proposal(
+        move.y,
+        there,
+        site.rows.sums(ratio) + (there.without(name) - here.without(name)),
+        simplex_moves.same(a.used, a_there.used, sizes),
+        bound,
+        (a.raw <= 0).mean(dtype=y.dtype),
+        tuning.fit_total((y, move.y), (counts, there.counts[name]), alpha, exposure),
+    )
+
+
+def _propose_gamma(
+    keys: jax.Array, site: Site, state: State, here: Density, evaluate: Evaluate, step: jax.Array
+) -> _Proposal:
+    name = site.name
+    y, old = state.z[name], state.tuning[name]
+    prior = here.parameters[name]
+    # If nothing depends on the site, the exposure is most accurate at its current value.
+    place = jnp.where(old.exact, y, jnp.log(old.centre))
+    place = jnp.maximum(place, jnp.log(_LEAST * prior[0] / prior[1]))
+    exposure = tuning.exposure(name, state.z, place, evaluate)
+    law = gamma_moves.law(prior, y, here.counts[name], exposure)
+    move = gamma_moves.propose(keys[1:], y, law, step)
+    if not site.metropolis:
+        assert site.step_size is not None
+        h = site.step_size.astype(y.dtype)
+        uncorrected = gamma_moves.transition(keys[1], y, prior, law, h)
+        move = move._replace(y=jnp.where(old.exact, move.y, uncorrected))
+    there = evaluate({**state.z, name: move.y})
+    law_there = gamma_moves.law(prior, move.y, there.counts[name], exposure)
+    ratio = gamma_moves.log_ratio(move, prior, y, law, law_there, step)
+    values = jnp.exp(y), jnp.exp(move.y)
+    sizes = jnp.abs(here.counts[name]) + exposure * sum(values)
+    bound = tuning.error_bound(
+        [
+            tuning.magnitude(here, y, law.shape, law.rate * values[0]),
+            tuning.magnitude(there, move.y, law_there.shape, law.rate * values[1]),
+        ],
+        move.y - y,
+        simplex_moves.rounding(law.shape, sizes),
+    )
+    return _Proposal(
+        move.y,
+        there,
+        site.rows.sums(ratio) + (there.without(name) - here.without(name)),
+        simplex_moves.same(law.shape, law_there.shape, sizes),
+        bound,
+        (law.raw <= 0).mean(dtype=y.dtype),
+        old.total.value,
+    )
+
+
+# Moves with minibatches.
+
+
+def _expect_noise(
+    name: str, kind: str, y: Values, site: Tuning, evaluate: Evaluate, ratio: float
+) -> Tuning:
+    """Return the tuning with the noise before the first step, for the expected ratio."""
+    law = _minibatch_law(name, kind, y, site.total, evaluate)[0]
+    one = jnp.ones((), law.raw.dtype)
+    return site._replace(noise=Noise(ratio * one, one, one), last=(law.raw, law.rate))
+
+
+def minibatch_step(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
+    """Move a site with the gradient of a minibatch."""
+    name = site.name
+    y, old = state.z[name], state.tuning[name]
+    law, parameters, total = _minibatch_law(name, site.kind, state.z, old.total, evaluate)
+    step = _minibatch_step_size(site, state).astype(y.dtype)
+    if site.kind == sites.GAMMA:
+        new = gamma_moves.transition(keys[0], y, parameters, law, step)
+    else:
+        new = simplex_moves.transition(keys[0], y, parameters[0], law.raw, total, step)
+    clamped = (law.raw <= 0).mean(dtype=y.dtype)
+    learned = tuning.adapt(
+        old,
+        state.i,
+        state.num_warmup,
+        jnp.ones_like(clamped),
+        clamped,
+        old.total.value,
+        0.0,
+        new,
+    )
+    noise = _update_noise(site, state, law, step)
+    if site.step_size is None:
+        next_step = jnp.where(state.i < state.num_warmup, _longest(noise.mean), step)
+    else:
+        next_step = step
+    learned = learned._replace(
+        noise=noise, last=(law.raw, law.rate), log_step=jnp.log(next_step).astype(y.dtype)
+    )
+    return state._replace(z={**state.z, name: new}, tuning={**state.tuning, name: learned})
+
+
+def _minibatch_step_size(site: Site, state: State) -> jax.Array:
+    """Return the given step, or else the learned one, approached from longer steps.
+
+    A step of c / t forgets the start as t^-c, and averages the noise of t minibatches.
+    """
+    if site.step_size is not None:
+        return site.step_size
+    learned = jnp.exp(state.tuning[site.name].log_step)
+    approaching = jnp.maximum(learned, 2 / (state.i + 2 / _LONGEST))
+    return jnp.where(state.i < state.num_warmup, approaching, learned)
+
+
+def _minibatch_law(
+    name: str, kind: str, y: Values, total: Total, evaluate: Evaluate
+) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
+    """Return the law of a site as estimated from a minibatch, its prior, and its counts' total.
+
+    For a simplex site it is the law of its weights, with the sum of their shapes as rate.
+    """
+    if kind == sites.GAMMA:
+        law, here = tuning.gamma_law(name, y, evaluate)
+        return law, here.parameters[name], jnp.zeros(())
+    return _minibatch_law_on_simplex(name, y[name], total, evaluate(y))
+
+
+@partial(jax.jit, static_argnames="name")
+def _minibatch_law_on_simplex(
+    name: str, y: jax.Array, total: Total, here: Density
+) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
+    sums = total.of(here.counts[name])
+    a = simplex_moves.shapes(here.parameters[name][0], here.counts[name], y, sums)
+    law = gamma_moves.Law(a.used, a.raw.sum(axis=-1, keepdims=True), a.raw)
+    return law, here.parameters[name], sums
+
+
+def _update_noise(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
+    """Return the noise, updated with this minibatch at the current value of the site.
+
+    The previous minibatch was seen at other values of the other sites, so noise is overestimated
+    rather than underestimated.
+    """
+    old = state.tuning[site.name]
+    assert old.noise is not None
+    assert old.last is not None
+    x = jnp.exp(state.z[site.name])
+    # For independent minibatches, half a squared difference has the variance as its mean.
+    change = (law.raw - old.last[0]) - x * (law.rate - old.last[1])
+    spread = law.rate * (x if site.kind == sites.GAMMA else x * (1 - x))
+    estimate = (change**2).sum() / (2 * spread.sum())
+    # A mean of the expected ratio and all minibatches, with more weight on later ones.
+    gain = 2 / (state.i + _EXPECTED)
+    ratio = old.noise.mean
+    ratio = ratio + jnp.where(jnp.isfinite(estimate), gain * (estimate - ratio), 0)
+    ratio = ratio.astype(old.noise.mean.dtype)
+    return Noise(ratio, inflation.factor(ratio, step), _longest(ratio, inflation.MOST))
+
+
+def _longest(ratio: jax.Array, most: float = _AIM) -> jax.Array:
+    return inflation.longest_step(ratio, most, _LONGEST)
 
 
 def _steps(log_step: jax.Array) -> str:

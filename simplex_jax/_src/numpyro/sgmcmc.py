@@ -12,18 +12,16 @@ from simplex_jax._src.base import Kernel, PyTree
 from simplex_jax._src.numpyro import (
     charts,
     density,
-    floors,
-    inflations,
-    minibatches,
+    inflation,
+    monitors,
     sites,
-    stillness,
 )
 from simplex_jax._src.numpyro.charts import Build, Group, Sampler
 from simplex_jax._src.numpyro.density import Target
-from simplex_jax._src.numpyro.inflations import Noise
+from simplex_jax._src.numpyro.inflation import Noise
 from simplex_jax._src.numpyro.kernel import ModelKernel, over_chains
+from simplex_jax._src.numpyro.monitors import Still
 from simplex_jax._src.numpyro.sites import Layout, Model, Values
-from simplex_jax._src.numpyro.stillness import Still
 from simplex_jax._src.numpyro.tuning import Total
 
 
@@ -35,7 +33,7 @@ class SGMCMCState(NamedTuple):
     info: tuple[PyTree, ...]  # diagnostics of each kernel in the last step
     # Totals for the counts of simplex sites, by name; see `charts.totals`
     totals: dict[str, Total]
-    raised: Values  # mean share of numbers that underflow, for sites where it matters; `floors`
+    raised: Values  # mean share of numbers that underflow, for sites where it matters; `monitors`
     still: dict[str, Still]  # which vectors have not moved since the warm-up
     # Minibatch noise of each site, by name, None if unknown; empty if every step uses all the data.
     noise: dict[str, Noise | None]
@@ -55,7 +53,7 @@ class SGMCMC(ModelKernel):
 
     Minibatch noise increases the standard deviations of the samples, more with longer steps. The
     factor is shown as the *inflation* of each site. Above 1.1, a warning names the step size that
-    would reduce it (see `inflation_rules` for the rule of each kernel; "not known" for `rld`,
+    would reduce it (see `inflation` for the rule of each kernel; "not known" for `rld`,
     `recipe`, `sgrld` with refreshed totals, and your own kernels). Models whose log density is
     random itself, by ``numpyro.prng_key()``, are treated in the same way.
 
@@ -133,7 +131,7 @@ class SGMCMC(ModelKernel):
         # density rises to a corner.
         return super()._least(target, values) | density.unnamed(target, values)
 
-    def _first(
+    def _initialize(
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
     ) -> tuple[SGMCMCState, jax.Array]:
         groups = self._groups(target.layout)
@@ -154,13 +152,13 @@ class SGMCMC(ModelKernel):
             # Simplex kernels start from probabilities and hold their logarithms.
             if group.chart == charts.COUNTS:
                 logs.extend(group.names)
-                raised.update(floors.first(target, values, group.names))
+                raised.update(monitors.initialize_raised(target, values, group.names))
                 position = jax.tree.map(jnp.exp, position)
             state = kernel.init(key_group, position)
             kernels.append(state)
             z.update(state.position)
             if noisy:
-                noise.update(inflations.first(kernel, state))
+                noise.update(inflation.initialize(kernel, state))
             _check_step(kernel, state, target.layout, num_warmup)
             shapes = jax.eval_shape(kernel.update, key_group, state, None)[1]
             info.append(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
@@ -170,7 +168,7 @@ class SGMCMC(ModelKernel):
             info=tuple(info),
             totals=totals,
             raised=raised,
-            still=stillness.first(z, logs),
+            still=monitors.initialize_still(z, logs),
             noise=noise,
             i=jnp.zeros((), jnp.int32),
             num_warmup=jnp.asarray(num_warmup, jnp.int32),
@@ -208,7 +206,7 @@ class SGMCMC(ModelKernel):
                 groups.append(Group(members, *sampler))
         return groups
 
-    def _moved(self, key: jax.Array, state: SGMCMCState, target: Target) -> SGMCMCState:
+    def _step(self, key: jax.Array, state: SGMCMCState, target: Target) -> SGMCMCState:
         """Move every kernel once."""
         groups = self._groups(target.layout)
         values = self._constrained(target, state.z)
@@ -226,7 +224,7 @@ class SGMCMC(ModelKernel):
             z.update(new.position)
             if noise:
                 before = {name: noise[name] for name in group.names}
-                noise |= inflations.looked_at(kernel, old, new, before, state.i, state.num_warmup)
+                noise |= inflation.update(kernel, old, new, before, state.i, state.num_warmup)
             values = {**fixed, **charts.constrained([group], target, new.position, fixed)}
         return state._replace(z=z, kernels=tuple(kernels), info=tuple(info), noise=noise)
 
@@ -239,21 +237,21 @@ class SGMCMC(ModelKernel):
         """Return the state, which does not store the density."""
         return state
 
-    def _doubts(self, state: SGMCMCState) -> list[str]:
-        doubts = super()._doubts(state)
+    def _warnings(self, state: SGMCMCState) -> list[str]:
+        messages = super()._warnings(state)
         if (state.i <= state.num_warmup).any():
-            return doubts
-        noise = inflations.of_chains(state.noise) if jnp.ndim(state.i) else state.noise
-        return doubts + [
-            inflations.message(name, site_noise)
+            return messages
+        noise = inflation.average_chains(state.noise) if jnp.ndim(state.i) else state.noise
+        return messages + [
+            inflation.message(name, site_noise)
             for name, site_noise in noise.items()
-            if site_noise is not None and site_noise.inflation > inflations.MOST
+            if site_noise is not None and site_noise.inflation > inflation.MOST
         ]
 
-    def _shown(self, state: SGMCMCState) -> str:
+    def _diagnostics_str(self, state: SGMCMCState) -> str:
         parts = []
         infos, raised = over_chains(state, (state.info, state.raised))
-        noise = inflations.of_chains(state.noise) if jnp.ndim(state.i) else state.noise
+        noise = inflation.average_chains(state.noise) if jnp.ndim(state.i) else state.noise
         for group, info in zip(self._groups(self._inspected), infos, strict=True):
             numbers = [
                 f"{name} {float(value):.3g}"
@@ -261,7 +259,7 @@ class SGMCMC(ModelKernel):
                 if isinstance(value, jax.Array) and not value.ndim
             ]
             ends = [
-                name + inflations.shown(noise, name) + floors.shown(raised, name)
+                name + inflation.diagnostics_str(noise, name) + monitors.raised_str(raised, name)
                 for name in group.names
             ]
             parts.append(f"{', '.join(ends)}: {', '.join(numbers)}")
@@ -270,15 +268,14 @@ class SGMCMC(ModelKernel):
 
 def _check_step(kernel: Kernel, state: PyTree, layout: Layout, num_warmup: int) -> None:
     """Warn if a step of a kernel on counts is too long for minibatches of similar rows."""
-    ratio = minibatches.ratio_of_rows(layout.subsampled)
+    ratio = inflation.ratio_of_rows(layout.subsampled)
     if not ratio:
         return
-    sizes = ", ".join(f"{shown} of {size} rows" for size, shown in layout.subsampled.values())
-    for name, noise in inflations.expected(kernel, state, ratio, num_warmup).items():
-        if isinstance(noise.inflation, jax.core.Tracer) or noise.inflation <= inflations.MOST:
+    for name, noise in inflation.expected_noise(kernel, state, ratio, num_warmup).items():
+        if isinstance(noise.inflation, jax.core.Tracer) or noise.inflation <= inflation.MOST:
             continue
         warnings.warn(
-            f"with minibatches of {sizes} (if they outweigh the prior) "
-            f"{inflations.message(name, noise)}",
+            f"with minibatches of {inflation.sizes_str(layout.subsampled)} (if they outweigh the "
+            f"prior) {inflation.message(name, noise)}",
             stacklevel=2,
         )

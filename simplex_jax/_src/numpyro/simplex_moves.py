@@ -245,7 +245,7 @@ def same(one: jax.Array, other: jax.Array, size: jax.Array) -> jax.Array:
     """Return whether shapes are equal up to rounding and undetectable differences.
 
     This alone does not make a move exact: shapes come from the gradient, which does not see the
-    jumps of a likelihood. `rounding.allowed` bounds the log density's deviation.
+    jumps of a likelihood. `tuning.error_bound` bounds the log density's deviation.
 
     A difference of a thousandth of the standard deviation of the gamma law is ignored. So is
     rounding, of the shape and of the numbers of the given size whose difference it is.

@@ -1,4 +1,27 @@
-"""Adaptation of SCIR to each site: conjugacy of its likelihood, totals, step sizes."""
+"""Adaptation of SCIR to each site: conjugacy of its likelihood, totals, step sizes.
+
+The log ratio of an exact move is 0, up to a rounding error that has a bound.
+
+If a likelihood is conjugate in a site, its log is a sum of n_j y_j - e_j exp(y_j) and terms without
+the site, where y is the native value and n the counts, which the shapes a exceed. With u = eps / 2,
+half a unit in the last place, the roundings and their sizes are:
+
+- exp(y), by u relatively: n_j u in a log likelihood of n_j counts, and e_j exp(y_j) u;
+- its logarithm in a model, and the product of that with n_j: n_j |y_j| u each;
+- what a row adds before the sum, mainly log factorials: for n_j counts in R terms, n_j log(1 + n_j
+  / R) u, since the log factorial of a term of n_j / R has that size;
+- the sum of the terms, in a tree as in XLA: the sum T of their absolute values times u for the last
+  level; lower levels matter less, because their errors have independent signs;
+- the shapes at both ends, `simplex_moves.rounding`, times the change of y_j that they multiply;
+- in the rest of the ratio, log theta_j of up to |y_j| + log(a_j), as sum and factor of a_j.
+
+Each of the sizes M = T + sum_j [a_j (1 + |y_j| + log(1 + a_j / R)) + e_j exp(y_j)] thus has about 4
+roundings, 4 u = 2 eps, at either end. In float32 that is 0.15 nats for 100,000 rows of categories,
+of which a run shows about 0.03, and 1e-5 nats for ten. If all moves of a chain are within the bound
+B, the density of its law is that of the model up to factors between exp(-B) and exp(B). A larger
+jump of the log density is seen. A smaller one changes no probability by more than tanh(B / 4),
+because a factor of exp(B) between two sets moves the share p of one by no more.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -10,13 +33,17 @@ import numpy as np
 import numpyro
 from scipy.special import log_softmax
 
-from simplex_jax._src.numpyro import gamma_moves, rounding, simplex_moves, sites
+from simplex_jax._src.numpyro import gamma_moves, simplex_moves, sites
 from simplex_jax._src.numpyro.density import Density
+from simplex_jax._src.numpyro.inflation import Noise
 from simplex_jax._src.numpyro.sites import Rows, Values
 
 # The largest total that is fitted. It makes probabilities move by a part in 10,000, which the log
 # density in single precision hardly shows.
 _MOST = 1e8
+
+MOST_ROUNDING = 1.0
+"""The largest bound, in nats, with which a site is called exact."""
 
 
 class Total(NamedTuple):
@@ -37,15 +64,6 @@ class Total(NamedTuple):
         return jnp.where(self.counted, counts.sum(axis=-1, keepdims=True), self.value)
 
 
-class Noise(NamedTuple):
-    """The noise of minibatches; see `minibatches`."""
-
-    shape: jax.Array  # a from the last minibatch, in the shape of the site
-    rate: jax.Array  # b likewise; [..., 1] on the simplex
-    ratio: jax.Array  # rho, a scalar
-    inflation: jax.Array  # factor of standard deviations at the step of the last move, a scalar
-
-
 class Tuning(NamedTuple):
     """The state of the adaptation to a site: scalars, or one number per row where stated."""
 
@@ -56,13 +74,15 @@ class Tuning(NamedTuple):
     clamped: jax.Array  # mean fraction of shapes that were not positive in this phase
     total: Total  # the sums of its counts
     centre: jax.Array  # mean value of the site in the warm-up, of its shape
-    noise: Noise | None = None  # None if every step uses all the data
+    # None if every step uses all the data.
+    noise: Noise | None = None
+    last: tuple[jax.Array, jax.Array] | None = None  # shapes and rate from the last minibatch
 
 
 Evaluate = Callable[[Values], Density]
 
 
-def first(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) -> Tuning:
+def probe(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) -> Tuning:
     """Probe the likelihood at two values of a site, given native values of all sites.
 
     Everything outside the model is one program: a start is not inside a loop, so each operation
@@ -73,9 +93,9 @@ def first(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) 
         # Each number changes by a different factor: with one factor, a product of sites would pass.
         places = [value, value + _normals(0, value)]
         laws = [gamma_law(name, {**y, name: place}, evaluate) for place in places]
-        return _first_gamma(name, places, laws, step)
+        return _probe_gamma(name, places, laws, step)
     places, densities = _probed(name, y, evaluate)
-    return _first_simplex(name, value, places, densities, step)
+    return _probe_simplex(name, value, places, densities, step)
 
 
 def _normals(seed: int, like: jax.Array) -> np.ndarray:
@@ -84,7 +104,7 @@ def _normals(seed: int, like: jax.Array) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames="name")
-def _first_gamma(
+def _probe_gamma(
     name: str,
     places: Sequence[jax.Array],
     laws: Sequence[tuple[gamma_moves.Law, Density]],
@@ -99,7 +119,7 @@ def _first_gamma(
 
 
 @partial(jax.jit, static_argnames="name")
-def _first_simplex(
+def _probe_simplex(
     name: str,
     value: jax.Array,
     places: Sequence[jax.Array],
@@ -137,11 +157,11 @@ def _agrees(
     change = densities[1].without(name) - densities[0].without(name)
     ratio = change + ((prior - shapes[0]) * rise + falls * simplex_moves.gain(*y)).sum()
     sizes = [
-        rounding.size(density, place, shape, falls * jnp.exp(place))
+        magnitude(density, place, shape, falls * jnp.exp(place))
         for density, place, shape in zip(densities, y, shapes, strict=True)
     ]
     error = simplex_moves.rounding(shapes[0], shapes[0] + falls * jnp.exp(y[1]))
-    return rounding.confirms(ratio, rounding.allowed(sizes, rise, error))
+    return confirms(ratio, error_bound(sizes, rise, error))
 
 
 def safe_total(name: str, y: Values, evaluate: Evaluate) -> Total:
@@ -160,10 +180,10 @@ def _total(
     # A row without data in this minibatch is assumed to be like the rows with data.
     silent = sizes == 0
     counted = jnp.where(silent, (counted | silent).all(), counted)
-    return Total(jnp.where(counted, sums[0], fitted_total(places, counts, alpha)), counted)
+    return Total(jnp.where(counted, sums[0], fit_total(places, counts, alpha)), counted)
 
 
-def by_row(tuning: Tuning, rows: Rows) -> Tuning:
+def split_rows(tuning: Tuning, rows: Rows) -> Tuning:
     """Return the tuning with a step and an acceptance for each row."""
     return tuning._replace(
         log_step=jnp.broadcast_to(tuning.log_step, rows.shape),
@@ -177,7 +197,7 @@ def is_conjugate(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evalu
     If this is unknown, the answer is no.
     """
     gammas = tuple(other for other in y if kinds[other] == sites.GAMMA)
-    tuning = first(name, kinds[name], _probe(y, gammas), jnp.ones(()), evaluate)
+    tuning = probe(name, kinds[name], _fixed_point(y, gammas), jnp.ones(()), evaluate)
     return _known(tuning.exact, otherwise=False)
 
 
@@ -200,17 +220,17 @@ def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate
     if kinds[name] == sites.GAMMA or y[name].size > y[name].shape[-1]:
         return False
     gammas = tuple(other for other in y if kinds[other] == sites.GAMMA)
-    probe = _probe(y, gammas)
-    counts = evaluate(probe).counts[name], _scaled(name, probe, evaluate).counts[name]
+    point = _fixed_point(y, gammas)
+    counts = evaluate(point).counts[name], _scaled(name, point, evaluate).counts[name]
     return _known(_falls(*counts), otherwise=True)
 
 
-def _probe(y: Values, gammas: tuple[str, ...]) -> Values:
+def _fixed_point(y: Values, gammas: tuple[str, ...]) -> Values:
     """Return fixed native values of all sites."""
-    probe = {name: _normals(1, x) for name, x in y.items()}
+    point = {name: _normals(1, x) for name, x in y.items()}
     return {
         name: jnp.asarray(x if name in gammas else log_softmax(x, axis=-1))
-        for name, x in probe.items()
+        for name, x in point.items()
     }
 
 
@@ -219,7 +239,7 @@ def _falls(counts: jax.Array, scaled: jax.Array) -> jax.Array:
     return (counts - scaled > 1e-3 * jnp.abs(counts).max()).any()
 
 
-def refreshed(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluate) -> Tuning:
+def refresh(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluate) -> Tuning:
     """Fit the totals of a conjugate site again, after the other sites moved.
 
     This is only for rows whose counts do not sum to them: a likelihood normalised in the site.
@@ -232,7 +252,7 @@ def refreshed(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluat
     def fit() -> jax.Array:
         places, densities = _probed(name, y, evaluate)
         alpha = densities[0].parameters[name][0]
-        fitted = fitted_total(places, _counts(name, densities), alpha)
+        fitted = fit_total(places, _counts(name, densities), alpha)
         return jnp.where(old.counted, old.value, fitted)
 
     stale = tuning.exact & ~old.counted.all()
@@ -287,7 +307,7 @@ def same_law(one: gamma_moves.Law, other: gamma_moves.Law) -> jax.Array:
     return simplex_moves.same(one.shape, other.shape, one.shape) & (ratio <= allowed).all()
 
 
-def adapted(
+def adapt(
     tuning: Tuning,
     step: jax.Array,
     num_warmup: jax.Array,
@@ -325,7 +345,7 @@ def adapted(
     return tuning._replace(centre=centre, total=tuning.total._replace(value=fitted))
 
 
-def fitted_total(
+def fit_total(
     y: Sequence[jax.Array],
     counts: Sequence[jax.Array],
     alpha: jax.Array | None,
@@ -359,3 +379,46 @@ def _counts(name: str, densities: Sequence[Density]) -> list[jax.Array]:
     """Return the counts of a site, or 0 where they are not finite, as can happen at density 0."""
     counts = [density.counts[name] for density in densities]
     return [jnp.where(jnp.isfinite(c), c, 0) for c in counts]
+
+
+# The rounding error of exact moves.
+
+
+def magnitude(
+    density: Density, y: jax.Array, shape: jax.Array, falls: jax.Array | float = 0.0
+) -> jax.Array:
+    """Return M at one end of a move, a scalar; `falls` is e exp(y), in the shape of the site."""
+    logs = 1 + jnp.abs(y) + jnp.log1p(shape / density.terms.astype(y.dtype))
+    return density.size + (shape * logs + falls).sum()
+
+
+def error_bound(sizes: Sequence[jax.Array], rise: jax.Array, shape_error: jax.Array) -> jax.Array:
+    """Return the bound on the log ratio of an exact move, in nats, a scalar.
+
+    The sizes are M at its ends; the rise is the change of the native value.
+    """
+    epsilon = jnp.finfo(rise.dtype).eps
+    return (2 * epsilon * sum(sizes) + (shape_error * jnp.abs(rise)).sum()).astype(rise.dtype)
+
+
+def exact_str(bound: float) -> str:
+    """Return the diagnostics of a conjugate site."""
+    if bound > MOST_ROUNDING:
+        return f"conjugate, jumps up to {bound:.2g} nats not seen"
+    # Omit a bound that no run could distinguish from 0.
+    return "exact" + (f" within {bound:.2g} nats" if bound > 0.01 else "")
+
+
+def rounding_message(name: str, bound: float) -> str:
+    """Return the warning about a site with a bound above `MOST_ROUNDING`."""
+    return (
+        f"rounding hides jumps of the log density of up to {bound:.2g} nats from the draws of "
+        f"{name!r}: a constraint, threshold or changepoint of that size would be ignored. If the "
+        "model has any, use double precision, jax.config.update('jax_enable_x64', True); if it has "
+        "none, the draws are exact"
+    )
+
+
+def confirms(log_ratio: jax.Array, bound: jax.Array) -> jax.Array:
+    """Return whether the log density confirms that a move is exact; an infinite one never does."""
+    return jnp.isfinite(log_ratio) & (jnp.abs(log_ratio) <= bound)

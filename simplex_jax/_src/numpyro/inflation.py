@@ -1,20 +1,29 @@
-r"""Rules for how minibatch noise affects the kernels of `SGMCMC`.
+r"""How much minibatch noise inflates the standard deviations of samples.
 
 A kernel injects noise of a known size, and minibatch noise adds to it. Near the posterior, where
 the drift is linear, a sampler with T times the intended noise has T times the variance: standard
-deviations are too large by the *inflation*, :math:`\sqrt T`. With the variance V of a coordinate of
-the estimated gradient, step size h, preconditioner M, mass m, friction c and noise estimate W (0 if
-there is none),
+deviations are too large by the *inflation*, :math:`\sqrt T`.
+
+**Gradients.** With the variance V of a coordinate of the estimated gradient, step size h,
+preconditioner M, mass m, friction c and noise estimate W (0 if there is none),
 
 .. math::
     T - 1 = \tfrac12 h M V \text{ (sgld, plmc, myula, mld)}, \qquad
     \frac{h (V - W)}{2 c\, m} \text{ (sghmc, sggmc)}.
 
-Kernels on counts move weights theta, whose noise is proportional to theta. With
-:math:`\rho = \mathrm{Var}[\hat a - \hat b x] / (b\, v)` as in `minibatches`, T - 1 is
+**Counts.** A site x has the law Gamma(a, b), or is on the simplex, where b is the sum of its shapes
+a. A CIR transition over time h draws it towards a / b with variance :math:`(1 - e^{-2h})\, v / b`,
+where v = x, or x (1 - x) on the simplex. Minibatches estimate a and b, and their noise adds
+:math:`(1 - e^{-h})^2\, \mathrm{Var}[\hat a - \hat b x] / b^2`: :math:`\rho \tanh(h / 2)` times as
+much (Baker et al. 2018, Corollary 3.2, for estimates of any kind), with
+
+.. math:: \rho = \mathrm{Var}[\hat a - \hat b x] \,/\, (b\, v).
+
+For similar rows, n of N without replacement, :math:`\rho = (N / n) (N - n) / (N - 1)`. It is larger
+for other rows, and smaller for counts that a prior outweighs. T - 1 is
 
 .. math::
-    \rho \tanh(h / 2) \text{ (scir)}, \qquad \tfrac12 \rho h \text{ (reflected_cir)}, \qquad
+    \rho \tanh(h / 2) \text{ (SCIR, scir)}, \qquad \tfrac12 \rho h \text{ (reflected_cir)}, \qquad
     \frac{\rho h}{2 c} \text{ (sgrhmc)}, \qquad \tfrac12 \rho h b / S \text{ (sgrld)},
 
 since the weights of `sgrld` sum not to b but to some S, about the sum of the prior's
@@ -35,6 +44,12 @@ omega' and V summed over coordinates.
 T is a mean over the coordinates of a site. If they are correlated, deviations along the directions
 that the posterior determines best are inflated most, and those of single coordinates less than the
 mean.
+
+V and rho come from differences between the gradients or counts of successive minibatches. They
+include the movement of the chain in between, a relative excess of the order of h times the
+curvature (before the step is too long for any gradient), and the movement of other sites; `SCIR`
+compares minibatches at the same x. So the inflation is an upper estimate. It is a mean over the
+warm-up steps, with more weight on later ones, and `SGMCMC` starts it again when sampling begins.
 """
 
 import functools
@@ -45,10 +60,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax._src import schedules
+from simplex_jax._src import schedules, step_sizes
 from simplex_jax._src.base import Kernel, PyTree, move
 from simplex_jax._src.geometry import simplex
-from simplex_jax._src.numpyro import minibatches
 from simplex_jax._src.numpyro.sites import Values
 from simplex_jax._src.samplers import (
     gsgnht,
@@ -67,14 +81,148 @@ from simplex_jax._src.samplers import (
     smld,
 )
 
-# The largest acceptable T - 1.
-_EXCESS = minibatches.MOST**2 - 1
+MOST = 1.1
+"""The inflation above which to warn."""
+
 # The longest step considered for `scir`, which then forgets everything.
 _LONGEST = 10.0
+# The largest acceptable T - 1.
+_EXCESS = MOST**2 - 1
 _PROBIT = 1.702  # as in `samplers.skewed`
+# The warm-up counts for at most this many of the steps that follow.
+_KEPT = 30
 # Quadrature for means of functions of a normal variate.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+_SUM = (_WEIGHTS * _NODES**2).sum()
 _SCALES = 2.0 ** (-np.arange(160) / 8)
+
+
+class Noise(NamedTuple):
+    """The minibatch noise of a site."""
+
+    mean: jax.Array  # mean of the numbers that noise is measured by, such as V or rho
+    inflation: jax.Array  # factor of standard deviations, a scalar
+    longest: jax.Array  # step at which it would be `MOST`, a scalar
+
+
+def ratio_of_rows(plates: Mapping[str, tuple[int, int]]) -> float:
+    """Return the ratio rho for similar rows, from the sizes of plates and of their minibatches.
+
+    If a model has several plates, return the largest.
+    """
+    return max(
+        (size / shown * (size - shown) / max(size - 1, 1) for size, shown in plates.values()),
+        default=0.0,
+    )
+
+
+@jax.jit
+def factor(ratio: jax.Array, step: jax.Array) -> jax.Array:
+    """Return the inflation of a CIR transition."""
+    return jnp.sqrt(1 + ratio * jnp.tanh(step / 2))
+
+
+@jax.jit
+def longest_step(ratio: jax.Array, most: float = MOST, largest: float = _LONGEST) -> jax.Array:
+    """Return the longest CIR transition with at most this inflation, capped at `largest`."""
+    return step_sizes.for_inflation(1.0, ratio, most**2 - 1, largest=largest)
+
+
+def message(name: str, noise: Noise) -> str:
+    """Return the warning about a site."""
+    return (
+        f"the noise of the minibatches makes the standard deviations of {name!r} too large by a "
+        f"factor of about {float(noise.inflation):.2g}: use a step_size of at most "
+        f"{float(noise.longest):.2g}, or larger minibatches"
+    )
+
+
+def sizes_str(plates: Mapping[str, tuple[int, int]]) -> str:
+    """Return the sizes of minibatches, for messages."""
+    return ", ".join(f"{shown} of {size} rows" for size, shown in plates.values())
+
+
+# Kernels of `SGMCMC`.
+
+
+def initialize(kernel: Kernel, state: Any) -> dict[str, Noise | None]:
+    """Return the noise before the first step; None by site if the kernel has no rule."""
+    rule = rule_for(kernel, state)
+    if rule is None:
+        return dict.fromkeys(state.position)
+    zeros = jax.tree.map(jnp.zeros_like, state.position)
+    shapes = jax.eval_shape(lambda: rule.measure(_step(kernel, state, zeros, zeros, state.step)))
+    one = {name: jnp.ones((), x.dtype) for name, x in state.position.items()}
+    return {
+        name: Noise(jnp.zeros(shape.shape, one[name].dtype), one[name], jnp.inf * one[name])
+        for name, shape in shapes.items()
+    }
+
+
+def expected_noise(kernel: Kernel, state: Any, ratio: float, i: int) -> dict[str, Noise]:
+    """Return the expected noise of similar rows after i steps, for kernels on counts."""
+    rule = rule_for(kernel, state)
+    if rule is None or rule.measure is not _ratio:
+        return {}
+    zeros = jax.tree.map(jnp.zeros_like, state.position)
+    means = {name: jnp.asarray(ratio, x.dtype) for name, x in state.position.items()}
+    results = rule.evaluate(means, _step(kernel, state, zeros, zeros, i))
+    return {name: Noise(means[name], *results[name]) for name in means}
+
+
+def update(
+    kernel: Kernel,
+    old: Any,
+    new: Any,
+    noise: dict[str, Noise | None],
+    i: jax.Array,
+    num_warmup: jax.Array,
+) -> dict[str, Noise | None]:
+    """Return the noise of the sites of a kernel after a step, with i steps done before it.
+
+    The memories of the two states hold the gradients or counts of the last two minibatches.
+    """
+    rule = rule_for(kernel, new)
+    if rule is None:
+        return noise
+    step = _step(
+        kernel, new, jax.tree.map(jnp.subtract, new.memory, old.memory), new.memory, old.step
+    )
+    done = jnp.where(i < num_warmup, i, i - num_warmup + jnp.minimum(num_warmup, _KEPT))
+    means = {}
+    for name, estimate in rule.measure(step).items():
+        mean = noise[name].mean  # type: ignore[union-attr]
+        # Before the first step there is no gradient.
+        gain = jnp.where((i > 0) & jnp.isfinite(estimate), 2 / (done + 1).astype(mean.dtype), 0)
+        means[name] = mean + gain * (jnp.where(gain > 0, estimate, mean) - mean)
+    return {
+        name: Noise(means[name], *(x.astype(new.position[name].dtype) for x in results))
+        for name, results in rule.evaluate(means, step).items()
+    }
+
+
+def average_chains(noise: Mapping[str, Noise | None]) -> dict[str, Noise | None]:
+    """Return the noise of all samples from that of chains [n], by averaging variances."""
+
+    def one(site_noise: Noise) -> Noise:
+        inflation = jnp.sqrt((site_noise.inflation**2).mean())
+        return Noise(site_noise.mean.mean(axis=0), inflation, 1 / (1 / site_noise.longest).mean())
+
+    return {
+        name: None if site_noise is None else one(site_noise) for name, site_noise in noise.items()
+    }
+
+
+def diagnostics_str(noise: Mapping[str, Noise | None], name: str) -> str:
+    """Return the diagnostics of a site, empty if every step uses all the data."""
+    if name not in noise:
+        return ""
+    site_noise = noise[name]
+    return (
+        " inflation not known"
+        if site_noise is None
+        else f" inflation {float(site_noise.inflation):.2f}"
+    )
 
 
 class Step(NamedTuple):
@@ -98,14 +246,14 @@ class Step(NamedTuple):
 class Rule(NamedTuple):
     """How noise affects a kernel."""
 
-    look: Callable[[Step], Values]  # numbers by site, to be averaged over the steps
+    measure: Callable[[Step], Values]  # numbers by site, to be averaged over the steps
     # Inflation and longest step by site, from those means.
-    judge: Callable[[Values, Step], dict[str, tuple[jax.Array, jax.Array]]]
+    evaluate: Callable[[Values, Step], dict[str, tuple[jax.Array, jax.Array]]]
 
 
-def known(kernel: Kernel, state: Any) -> Rule | None:
+def rule_for(kernel: Kernel, state: Any) -> Rule | None:
     """Return the rule of a kernel, or None if it has none."""
-    update, options = unwrapped(kernel.update)
+    update, options = _unwrap(kernel.update)
     if update is sgrld.update and state.log_total is None:
         return None
     if update is smld.update and options.get("reference") is not None:
@@ -118,7 +266,7 @@ def known(kernel: Kernel, state: Any) -> Rule | None:
     return RULES.get(update)
 
 
-def unwrapped(function: Any) -> tuple[Any, dict[str, Any]]:
+def _unwrap(function: Any) -> tuple[Any, dict[str, Any]]:
     """Return a function without the options frozen by `partial` and `base.freeze`, and those."""
     options: dict[str, Any] = {}
     while True:
@@ -131,9 +279,9 @@ def unwrapped(function: Any) -> tuple[Any, dict[str, Any]]:
             return function, options
 
 
-def step(kernel: Kernel, state: Any, change: Values, counts: Values, i: jax.Array | int) -> Step:
+def _step(kernel: Kernel, state: Any, change: Values, counts: Values, i: jax.Array | int) -> Step:
     """Return a step of a kernel, with i updates done before it."""
-    options = unwrapped(kernel.update)[1]
+    options = _unwrap(kernel.update)[1]
     h = schedules.at(options["step_size"], jnp.asarray(i, jnp.int32))
     return Step(change, counts, state, options, h)
 
@@ -180,7 +328,7 @@ def _pull(step: Step, weight: Callable[[str], jax.Array]) -> dict[str, _Pull]:
     return pulls
 
 
-def ratio(step: Step) -> Values:
+def _ratio(step: Step) -> Values:
     """Return rho, which does not depend on the step size."""
     alpha = step.tree("alpha")
 
@@ -209,13 +357,13 @@ def _ratio_of_logs(step: Step) -> Values:
 
 # Inflations and longest steps that follow.
 
-Judged = dict[str, tuple[jax.Array, jax.Array]]
+Results = dict[str, tuple[jax.Array, jax.Array]]
 
 
 def _linear(factor: Callable[[Step, str], PyTree], less: str = "") -> Callable:
     """Return the rule T - 1 = h mean(factor V), where V is reduced by a noise estimate."""
 
-    def judge(means: Values, step: Step) -> Judged:
+    def evaluate(means: Values, step: Step) -> Results:
         estimate = step.tree(less) if less else dict.fromkeys(means, jnp.zeros(()))
         results = {}
         for name, mean in means.items():
@@ -224,20 +372,20 @@ def _linear(factor: Callable[[Step, str], PyTree], less: str = "") -> Callable:
             results[name] = jnp.sqrt(jnp.maximum(1 + excess, 0)), longest
         return results
 
-    return judge
+    return evaluate
 
 
-def _tanh(means: Values, step: Step) -> Judged:
+def _tanh(means: Values, step: Step) -> Results:
     return {
         name: (
-            minibatches.inflation(rho, step.h),
-            minibatches.longest(rho, minibatches.MOST, _LONGEST),
+            factor(rho, step.h),
+            longest_step(rho),
         )
         for name, rho in means.items()
     }
 
 
-def _thermostat(means: Values, step: Step) -> Judged:
+def _thermostat(means: Values, step: Step) -> Results:
     """Return the inflations of a thermostat with friction c."""
     frictions, estimate = step.tree("friction"), step.tree("noise_estimate")
     h = step.h
@@ -254,17 +402,14 @@ def _thermostat(means: Values, step: Step) -> Judged:
     return results
 
 
-def _signs(means: Values, step: Step) -> Judged:
+def _signs(means: Values, step: Step) -> Results:
     scales, estimate = step.tree("preconditioner"), step.tree("noise_estimate")
     unit = 2 * step.h / _PROBIT**2
     results = {}
     for name, mean in means.items():
         u, w = (unit * (scales[name] * v).mean() for v in (mean, estimate[name]))
         longest = (
-            step.h
-            * jnp.where(
-                _drift_loss(u * _SCALES, w * _SCALES) <= minibatches.MOST**2, _SCALES, 0
-            ).max()
+            step.h * jnp.where(_drift_loss(u * _SCALES, w * _SCALES) <= MOST**2, _SCALES, 0).max()
         )
         results[name] = jnp.sqrt(_drift_loss(u, w)), longest
     return results
@@ -275,9 +420,6 @@ def _drift_loss(u: jax.Array, w: jax.Array) -> jax.Array:
     square = _NODES**2
     total = jnp.maximum(1 - w[..., None] * square, 0) + u[..., None] * square
     return 1 / ((_WEIGHTS * square / jnp.sqrt(jnp.maximum(total, 1e-6))).sum(axis=-1) / _SUM)
-
-
-_SUM = (_WEIGHTS * _NODES**2).sum()
 
 
 def _langevin(step: Step, name: str) -> jax.Array:
@@ -307,9 +449,9 @@ RULES: dict[Callable, Rule] = {
     sgnht.update: Rule(_variance, _thermostat),
     sggmc.update: Rule(_tangent_variance, _linear(_per_friction, less="noise_estimate")),
     gsgnht.update: Rule(_tangent_variance, _thermostat),
-    scir.update: Rule(ratio, _tanh),
-    reflected_cir.update: Rule(ratio, _linear(_half)),
-    sgrhmc.update: Rule(ratio, _linear(_per_friction)),
+    scir.update: Rule(_ratio, _tanh),
+    reflected_cir.update: Rule(_ratio, _linear(_half)),
+    sgrhmc.update: Rule(_ratio, _linear(_per_friction)),
     sgrld.update: Rule(_ratio_to_total, _linear(_half)),
     smld.update: Rule(_ratio_of_logs, _linear(_half)),
 }

@@ -12,7 +12,7 @@ from numpyro.infer import MCMC, NUTS
 from scipy import stats
 from support import numpyro_cases as cases
 
-from simplex_jax._src.numpyro import SCIR, SGMCMC, floors, sites
+from simplex_jax._src.numpyro import SCIR, SGMCMC, monitors, sites
 from simplex_jax._src.numpyro.density import Target
 from simplex_jax._src.numpyro.distributions import LogDirichlet
 from simplex_jax._src.samplers import scir, sgld
@@ -44,7 +44,7 @@ def watched(law, names, others) -> set[str]:
     kwargs = {"law": law, "_gibbs_sites": {name: start[name] for name in others}}
     layout = sites.Layout({name: kinds[name] for name in names}, None, {}, (), {})
     target = Target(gibbs.conditioned(learned), layout, (LABELS,), kwargs, jax.random.key(0))
-    return floors.first(target, {name: start[name] for name in names}, names).keys()
+    return monitors.initialize_raised(target, {name: start[name] for name in names}, names).keys()
 
 
 def test_sites_that_others_learn_from_are_watched() -> None:
@@ -61,14 +61,14 @@ def test_what_is_raised_is_counted() -> None:
     low = y.at[3].set(-90.0)
     raised = {"p": jnp.zeros(())}
     for i, logs in enumerate((y, low, low, y)):
-        raised = floors.counted(raised, {"p": logs}, jnp.asarray(i))
+        raised = monitors.update_raised(raised, {"p": logs}, jnp.asarray(i))
     assert raised["p"] == 0.125
-    assert floors.shown(raised, "p") == ", raised 12.5%"
-    assert floors.shown(raised, "q") == ""
-    (doubt,) = floors.doubts(raised)
+    assert monitors.raised_str(raised, "p") == ", raised 12.5%"
+    assert monitors.raised_str(raised, "q") == ""
+    (doubt,) = monitors.raised_warnings(raised)
     assert "'p' underflow" in doubt
     assert "LogDirichlet" in doubt
-    assert not floors.doubts({"p": jnp.asarray(1e-4)})
+    assert not monitors.raised_warnings({"p": jnp.asarray(1e-4)})
 
 
 def learned_error(law) -> tuple[float, str]:
