@@ -17,6 +17,7 @@ from sklearn.mixture import BayesianGaussianMixture
 
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm.clusters import assign
 
 COMPONENTS = 30
 BASE = 0.1
@@ -81,9 +82,10 @@ def ours(passes: int, batches: int = 1, scales: Sequence[float] = (1.0,), **opti
         clock = Clock()
         chosen = {"alpha": 1.0, "keep_samples": 50, "batch_size": -(-size // batches)} | options
         fitted = dpm.fit(train, family, passes=passes, seed=seed, hooks=[clock], **chosen)
-        result = dpm.assign(fitted.clusters.samples, family, heldout)
-        occupied = sum(number * p for number, p in fitted.occupied.items())
-        return Score({"predictive": float(result.log_predictive.mean())}, clock.seconds, occupied)
+        result = assign(fitted.clusters.samples, family, heldout)
+        numbers = fitted.num_clusters_posterior
+        clusters = sum(number * p for number, p in numbers.items())
+        return Score({"predictive": float(result.log_predictive.mean())}, clock.seconds, clusters)
 
     return fit
 

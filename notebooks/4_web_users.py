@@ -52,7 +52,7 @@ fitted = dpm.fit(
     seed=0,
 )
 figure, axes = plt.subplots(1, 2, figsize=(9, 3))
-for name, where in zip(("occupied", "alpha"), axes, strict=True):
+for name, where in zip(("num_clusters", "alpha"), axes, strict=True):
     plots.trace(fitted.traces[name].T, name, axes=where)
 figure.tight_layout()
 plt.show()

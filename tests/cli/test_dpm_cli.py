@@ -67,7 +67,7 @@ def table_of(path):
 def test_a_run_writes_everything(run):
     config = json.loads((run / "config.json").read_text())
     assert config["command"] == "dpm"
-    assert config["settings"]["alpha"] is None
+    assert config["settings"]["alpha"] == "learn"
     assert config["corpus"]["rows"] == 48
     assert {path.name for path in run.iterdir()} == {*files.names_of(dpm.MODEL), "checkpoint"}
 
@@ -106,11 +106,13 @@ def test_a_run_writes_everything(run):
 
     summary = json.loads((run / "summary.json").read_text())
     assert summary["alpha"]["lower"] < summary["alpha"]["mean"] < summary["alpha"]["upper"]
-    assert sum(summary["occupied"].values()) == pytest.approx(1)
+    assert sum(summary["num_clusters_posterior"].values()) == pytest.approx(1)
     assert summary["examples"][0][0]["values"][0] == "Home"
     assert {"alpha", "log_predictive"} <= set(summary["diagnostics"])
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
-    assert {"alpha", "occupied", "largest", "log_predictive", "log_predictive_average"} <= set(last)
+    assert {"alpha", "num_clusters", "largest", "log_predictive", "log_predictive_average"} <= set(
+        last
+    )
 
 
 def test_the_report(run, tmp_path):
@@ -222,8 +224,7 @@ def test_a_table_of_categories(tmp_path):
     "arguments",
     [
         ["--alpha", "-1"],
-        ["--alpha", "2", "--alpha-rate", "1"],
-        ["--alpha-update", "escobar-west"],  # from Python only
+        ["--alpha", "2", "--alpha-prior", "1,1"],
         ["--sampler", "sgrld"],
         ["--split-merge", "2", "--sampler", "scir"],
         ["--dry-run"],
@@ -312,7 +313,7 @@ def test_a_damaged_run_is_one_line(run, tmp_path, name):
     ("name", "array", "value"),
     [
         *(("clusters.npz", "profiles", 1.5), ("clusters.npz", "sizes", -1)),
-        *(("samples.npz", "atoms", np.nan), ("samples.npz", "shares", 2)),
+        *(("samples.npz", "atoms", np.nan), ("samples.npz", "membership", 2)),
     ],
 )
 def test_numbers_out_of_range_are_an_error(run, tmp_path, name, array, value):

@@ -12,7 +12,8 @@ from support import pages
 
 import simplex_jax
 from simplex_jax._src import cli
-from simplex_jax._src.models import dpm, lda
+from simplex_jax._src.models import lda
+from simplex_jax._src.models.dpm.options import Options, of_size
 from simplex_jax.sklearn import LDA, DirichletProcessMixture, HierarchicalDirichletProcess
 
 PAGE = "coming_from.md"
@@ -89,12 +90,12 @@ def test_defaults_are_those_of_the_code():
     target = lda.resolve(counts, 2).target_ess
     for name, value in {"alpha": LDA().alpha, "beta": LDA().beta, "target_ess": target}.items():
         assert f"`{name}={value:g}`" in LDA_TABLE
-    mixture = dpm.resolve(5_000)
+    mixture = of_size(5_000, Options())
     assert f"`passes={mixture.steps}`" in MIXTURE_TABLE
     assert mixture.batch_size == 5_000
-    assert dpm.resolve(5_000, counts="subsampled").batch_size == 1_000
+    assert of_size(5_000, Options(counts="subsampled")).batch_size == 1_000
     assert "`batch_size`: all, or 1,000 with subsampled counts" in MIXTURE_TABLE
-    assert DirichletProcessMixture().alpha is None
+    assert DirichletProcessMixture().alpha == "learn"
 
 
 def test_names_of_the_first_columns_are_those_of_the_estimators():

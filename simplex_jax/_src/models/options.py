@@ -158,6 +158,66 @@ def checked(name: str, value: Any, declared: Option, kind: Any) -> Any:
     return value
 
 
+def concentration(
+    help: str,
+    *,
+    default: Any,
+    learn: Sequence[str] = ("learn",),
+    most: float = MOST_CONCENTRATION,
+    **declared: Any,
+) -> Any:
+    """Declare a concentration: a number, or one of the words of `learn` to sample it."""
+
+    def check(name: str, value: Any) -> Any:
+        if isinstance(value, str):
+            if value in learn:
+                return value
+            raise ValueError(f"{name} must be a number or {' or '.join(learn)}; it is {value!r}")
+        if value is None and default is None:
+            return None
+        return number(name, value, most=most)
+
+    return option(
+        help,
+        default=default,
+        check=check,
+        parse=lambda text: text if text.startswith("learn") else number("it", text),
+        metavar="|".join(("NUMBER", *learn)),
+        **declared,
+    )
+
+
+def gamma_prior(name: str, unset: str, **declared: Any) -> Any:
+    """Declare the Gamma prior of the concentration `name`, a pair of shape and rate."""
+
+    def check(prior: str, value: Any) -> tuple[float, float] | None:
+        if value is None:
+            return None
+        pair = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+        if len(pair) != 2:
+            raise ValueError(f"{prior} must be a pair of shape and rate; it is {value!r}")
+        shape, rate = (number(prior, part) for part in pair)
+        return shape, rate
+
+    return option(
+        f"Shape and rate of the Gamma prior of {name}, if it is learned.",
+        default=None,
+        check=check,
+        parse=lambda text: tuple(number("it", part) for part in text.split(",")),
+        metavar="SHAPE,RATE",
+        unset=unset,
+        **declared,
+    )
+
+
+def check_priors(chosen: Any, *names: str) -> None:
+    """Raise a ValueError if a prior is given for a concentration that is not learned."""
+    for name in names:
+        fixed = not isinstance(getattr(chosen, name), str)
+        if fixed and getattr(chosen, f"{name}_prior") is not None:
+            raise ValueError(f"{name}_prior cannot be combined with a fixed {name}")
+
+
 def number(
     name: str,
     value: Any,

@@ -6,17 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax._src.models import dpm
-from simplex_jax._src.models.dpm import cost, families
+from simplex_jax._src.models.dpm import cost, families, options
 
 
 def rows_of(n, p):
     return jnp.asarray(np.random.default_rng(0).normal(size=(n, p)), jnp.float32)
 
 
-def warned(n, p, of=families.gaussian, **options):
+def warned(n, p, of=families.gaussian, **given):
     scale = jnp.eye(p) if of is families.gaussian else 1.0
-    settings = dpm.resolve(n, **options)
+    settings = options.of_size(n, options.Options(**given))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         cost.warn(settings, of(jnp.zeros(p), scale), rows_of(n, p), 10)
@@ -37,13 +36,13 @@ def test_many_columns_are_told_with_the_remedy():
 
 
 @pytest.mark.parametrize(
-    ("n", "p", "options"),
+    ("n", "p", "given"),
     [(200, 2, {}), (1000, 8, {"chains": 4}), (1000, 256, {"seconds": 60.0}), (5000, 16, {})],
 )
-def test_other_runs_are_not_warned_of(n, p, options):
-    assert not warned(n, p, **options)
+def test_other_runs_are_not_warned_of(n, p, given):
+    assert not warned(n, p, **given)
 
 
 def test_a_start_in_as_many_clusters_as_rows_makes_room():
-    assert dpm.resolve(200, initial_clusters=200).capacity == 200
-    assert dpm.resolve(200, initial_clusters=20).capacity == 64
+    assert options.of_size(200, options.Options(initial_clusters=200)).capacity == 200
+    assert options.of_size(200, options.Options(initial_clusters=20)).capacity == 64

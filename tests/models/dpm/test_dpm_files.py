@@ -11,6 +11,7 @@ from simplex_jax._src.corpus.categories import Categories
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import families, variables
 from simplex_jax._src.models.dpm import report as dp_report
+from simplex_jax._src.models.dpm.clusters import assign
 from simplex_jax._src.models.dpm.variables import Variables
 
 # The rows of test_dpm: three groups, each with two words of its own, and one row without a word.
@@ -37,9 +38,11 @@ def test_a_corpus_decides_its_law(held_out):
     core = dpm.fit(train, FAMILY, heldout=heldout, **OPTIONS)
     chex.assert_trees_all_equal(core.partitions, held_out.partitions)
     chex.assert_trees_all_equal(core.clusters, held_out.clusters)
-    assigned = dpm.assign(core.clusters.samples, FAMILY, heldout)
-    np.testing.assert_array_equal(held_out.shares[held_out.held_out], assigned.shares)
-    np.testing.assert_array_equal(held_out.shares[~held_out.held_out], core.clusters.shares)
+    assigned = assign(core.clusters.samples, FAMILY, heldout)
+    np.testing.assert_array_equal(held_out.proportions[held_out.held_out], assigned.proportions)
+    np.testing.assert_array_equal(
+        held_out.proportions[~held_out.held_out], core.clusters.proportions
+    )
     assert held_out.examples[0][0]["values"] == ["a", "b"]
     facts = {"rows": 42, "empty": 1, "observations": 287, "variables": 1, "values": 6}
     assert facts.items() <= held_out.corpus.items()
@@ -93,7 +96,7 @@ def test_a_family_of_ones_own_is_not_saved(held_out, tmp_path):
     assert dpm.load(place).samples == held_out.samples, "the earlier run is left as it was"
     table = families.multinomial_rows(COUNTS)
     np.testing.assert_array_equal(
-        whole.transform(table), dpm.assign(whole.clusters.samples, FAMILY, table).shares
+        whole.transform(table), assign(whole.clusters.samples, FAMILY, table).proportions
     )
 
 
@@ -119,7 +122,7 @@ def test_over_represented_values_weigh_ratio_and_frequency():
 
 
 def test_the_report_of_chains_has_a_curve_each(held_out, tmp_path):
-    one = {"alpha": 2.0, "occupied": 3.0, "largest": 0.5, "log_predictive": -9.0}
+    one = {"alpha": 2.0, "num_clusters": 3.0, "largest": 0.5, "log_predictive": -9.0}
     each = {f"{name}_chain_{c}": value + c for name, value in one.items() for c in range(2)}
     fitted = dataclasses.replace(
         held_out,

@@ -65,7 +65,7 @@ def test_the_fit_is_that_of_rows_in_memory(
     monkeypatch.setattr(data, "_COPY", 0)  # rows to learn from are chosen, not copied
     for same in (mapped, rows):
         fitted = dpm.fit(same, family, passes=10, holdout=30, seed=1)
-        np.testing.assert_array_equal(fitted.shares, ours.shares)
+        np.testing.assert_array_equal(fitted.proportions, ours.proportions)
         np.testing.assert_array_equal(fitted.partitions["labels"], ours.partitions["labels"])
         assert fitted.metrics[-1]["log_predictive"] == ours.metrics[-1]["log_predictive"]
         np.testing.assert_array_equal(fitted.transform(same), ours.transform(rows))

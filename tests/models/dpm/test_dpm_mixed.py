@@ -245,7 +245,7 @@ def test_the_command(fitted, tmp_path):
     assert "age 6" in result.stderr
     loaded = dpm.load(out)
     assert loaded.variables == FOUND._replace(values=(*FOUND.values[:4], ("0", "1")))
-    chex.assert_trees_all_equal(loaded.clusters.shares, fitted.clusters.shares)
+    chex.assert_trees_all_equal(loaded.clusters.proportions, fitted.clusters.proportions)
     assert rows_of(out / "rows.csv")[3]["row"] == "r3"
     new = write(tmp_path / "new.csv", {name: column[:2] for name, column in NEW.items()}, "")
     result = invoke("transform", "--model", out, new, "--out", tmp_path / "new.out.csv")

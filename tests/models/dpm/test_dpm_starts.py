@@ -12,6 +12,7 @@ from support.cut_runs import Cut, look_after_every_step
 
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import families, fitting, starts
+from simplex_jax._src.models.dpm.options import Options, of_size
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 
 # The rows of test_dpm.
@@ -123,7 +124,7 @@ def test_of_level_partitions_the_one_with_the_most_clusters() -> None:
 
 def test_each_chain_has_a_search_of_its_own(getkey, monkeypatch) -> None:
     monkeypatch.setattr(starts, "predictive_labels", at_random)
-    settings = dpm.resolve(42, chains=3)
+    settings = of_size(42, Options(chains=3))
     labels = fitting._start(getkey(), FAMILY, ROWS, settings)
     assert len(np.unique(labels, axis=0)) == 3
 

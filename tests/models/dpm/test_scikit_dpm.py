@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import estimator_families as families
 from simplex_jax._src.models.dpm import families as dp_families
+from simplex_jax._src.models.dpm.clusters import assign
 from simplex_jax._src.models.dpm.estimator import _OF_FAMILY
 from simplex_jax._src.models.dpm.families.diagonal_gaussian import DiagonalNormals
 from simplex_jax._src.models.dpm.families.gaussian import Normals
@@ -45,7 +46,7 @@ def test_it_is_the_fit_of_the_core(fitted):
     core = dpm.fit(rows, family, passes=60, keep_samples=6, initial_clusters=4, seed=2)
     np.testing.assert_array_equal(fitted.labels_, core.point.labels)
     np.testing.assert_array_equal(fitted.samples_["labels"], core.partitions["labels"])
-    log_p = dpm.assign(core.clusters.samples, family, rows).log_predictive
+    log_p = assign(core.clusters.samples, family, rows).log_predictive
     np.testing.assert_allclose(fitted.score_samples(X), log_p, rtol=1e-5)
     assert fitted.score(X) == pytest.approx(log_p.mean(), rel=1e-5)
     assert fitted.concentration_ == core.alpha
@@ -86,9 +87,9 @@ def by_hand():
     return model
 
 
-def test_company_of_components(by_hand):
+def test_membership_of_components(by_hand):
     company = [[[1, 1, 0], [0, 0, 1]], [[0.75, 0, 0], [0.25, 1, 0]]]
-    np.testing.assert_allclose(by_hand.company_, company)
+    np.testing.assert_allclose(by_hand.membership_, company)
     np.testing.assert_allclose(by_hand.weights_, [(0.6 + 0.525) / 2, (0.3 + 0.375) / 2], rtol=1e-6)
     # Rows 0 to 2 are at -2, -2, 0 and -1, -1, -1; rows 3 and 4 at 2, 2 and -1, 2.
     np.testing.assert_allclose(by_hand.means_, [[100 - 7 / 6], [100 + 5 / 4]], rtol=1e-6)
@@ -131,12 +132,15 @@ def test_missing_numbers_are_told_with_the_families_that_take_them(by_hand, meth
         getattr(copy.copy(by_hand), method)(rows)
 
 
-def test_new_rows_go_where_their_company_is(by_hand):
+def test_new_rows_go_where_their_membership_is(by_hand):
     """Against probabilities of the components, shared out as their rows are."""
     rows = np.array([[98.0], [100.0], [101.5], [130.0]])
     expected, densities = np.zeros((4, 2)), np.zeros(4)
     for log_w, mean, company in zip(
-        by_hand.mixtures_.log_weights, by_hand.mixtures_.atoms.mean, by_hand.company_, strict=True
+        by_hand.mixtures_.log_weights,
+        by_hand.mixtures_.atoms.mean,
+        by_hand.membership_,
+        strict=True,
     ):
         p = np.exp(log_w) * stats.norm.pdf(rows - 100, mean[:, 0], 0.5)
         # The prior predictive: Student's t with freedom - p + 1 = 3 degrees of freedom.
@@ -232,7 +236,8 @@ def interrupted(by_hand):
         point=SimpleNamespace(labels=by_hand.labels_, loss=0.5),
         alpha=1.0,
         alpha_sd=0.0,
-        occupied={2: 1.0},
+        num_clusters=2,
+        num_clusters_posterior={2: 1.0},
         traces={},
         partitions=by_hand.samples_,
         diagnostics={},

@@ -4,11 +4,10 @@ from typing import Any
 
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.dpm import checks, data, families, fitting, tables
-from simplex_jax._src.models.dpm.clusters import assign
 from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.fitting import Fit
 from simplex_jax._src.models.dpm.model import build
-from simplex_jax._src.models.dpm.options import Arguments, Options, of_size, settle
+from simplex_jax._src.models.dpm.options import Arguments, Options, settle
 from simplex_jax._src.models.dpm.variables import Variables
 from simplex_jax._src.models.options import takes
 from simplex_jax._src.models.records import Model
@@ -70,29 +69,6 @@ def fit(rows: Any, arguments: Arguments) -> Fit:
     return pipeline.fit(MODEL, data.Given(rows, arguments.family, arguments.kinds), arguments)
 
 
-@takes(Options)
-def resolve(rows: int, options: Options) -> Options:
-    """Return the options of a run with all defaults filled in.
-
-    Two options depend on the rows themselves: `initial_clusters` stays None if the start is
-    searched for, and `split_merge` is the value for a family with a `log_evidence`.
-
-    Args:
-        rows: Number of training rows.
-        {options}
-
-    Raises:
-        ValueError: An option is out of range or not used with the others; the message names it.
-
-    Example:
-        >>> from simplex_jax._src.models import dpm
-        >>> settings = dpm.resolve(5_000, counts="subsampled", sampler="scir", passes=10)
-        >>> settings.batch_size, settings.steps, settings.split_merge
-        (1000, 50, 0)
-    """
-    return of_size(rows, options)
-
-
 load = Fit.load
 
 __all__ = [
@@ -101,10 +77,8 @@ __all__ = [
     "Fit",
     "Options",
     "Variables",
-    "assign",
     "build",
     "families",
     "fit",
     "load",
-    "resolve",
 ]

@@ -77,7 +77,7 @@ def _stuck(
     """Look for chains whose number of clusters is still about that of the start."""
     near = []
     for chain, start in enumerate(starts):
-        name = f"occupied_chain_{chain}" if len(starts) > 1 else "occupied"
+        name = f"num_clusters_chain_{chain}" if len(starts) > 1 else "num_clusters"
         half = [record.get(name) for record in metrics[len(metrics) // 2 :]]
         values = [value for value in half if display.finite(value)]
         if values and start > 1 and 0.9 * start <= min(values) and max(values) <= 1.2 * start:
@@ -130,7 +130,7 @@ def warn(fitted: Fit) -> list[str]:
         clusters.sizes,
         clusters.present,
         len(clusters.labels),
-        partition=int(fitted.point.labels.max()) + 1,
+        partition=fitted.num_clusters,
         starts=starts,
         split_merge=settings.split_merge or 0,
     )

@@ -5,8 +5,8 @@ mean variation of information from the others. The clusters of every other sampl
 one to those of the reference, so that as many rows as possible have the same label in both (an
 assignment problem). Clusters may remain unmatched on either side. Those of less than one row on
 average are dropped, as are small ones that come and go and are the most probable cluster of no row.
-Cluster descriptions are averages over the samples that have the cluster, and shares averages over
-all samples.
+Cluster descriptions are averages over the samples that have the cluster, and proportions of rows
+are averages over all samples.
 
 If single rows carry little information, like users with three clicks, their labels differ between
 samples even though the clusters are the same. The matching still works: if two samples draw the
@@ -50,7 +50,7 @@ class Samples(NamedTuple):
     # S mixtures of K components: leaves [S, K, ...] and a rest [S]. Components without rows have
     # weight 0; their mass is in the rest
     mixtures: Mixture
-    shares: np.ndarray  # 1 where component k is cluster c of the fit, else 0, float32 [S, C, K]
+    membership: np.ndarray  # 1 where component k is cluster c of the fit, else 0, float32 [S, C, K]
 
 
 class Clusters(NamedTuple):
@@ -61,12 +61,12 @@ class Clusters(NamedTuple):
     lower: np.ndarray  # lower bound of the interval that holds 95% of the samples, [C]
     upper: np.ndarray  # upper bound, [C]
     present: np.ndarray  # share of the samples that have it, [C]
-    # Share of the samples in which each row is in each cluster, float32 [N, C]. The remainder to 1
-    # is in clusters that the reference does not have.
-    shares: np.ndarray
-    # Cluster with the largest share of each row, int32 [N]; -1 where the remainder is larger.
+    # Proportion of the samples in which each row is in each cluster, float32 [N, C]. The remainder
+    # to 1 is in clusters that the reference does not have.
+    proportions: np.ndarray
+    # Cluster of the largest probability for each row, int32 [N]; -1 where the remainder is larger.
     labels: np.ndarray
-    confusion: np.ndarray  # mean shares of the rows with label c in each cluster, float64 [C, C]
+    confusion: np.ndarray  # mean proportions of the rows of label c, float64 [C, C]
     # Posterior mean of the profiles, a tree like atoms [C, ...]: probabilities, or other
     # descriptions of the components (`families.Family.profile`).
     profiles: PyTree
@@ -94,15 +94,15 @@ def summarise(
     means = sizes.mean(axis=0)
     order = np.argsort(-means, kind="stable")[: max(1, np.count_nonzero(means >= 1))]
     partners, sizes = partners[:, order], sizes[:, order]
-    shares = np.zeros((len(reference), len(order)), np.float32)
+    proportions = np.zeros((len(reference), len(order)), np.float32)
     for one, partner in zip(sampled, partners, strict=True):
-        shares += (partner[:, None] == np.arange(width)).T.astype(np.float32)[one] / number
-    stays = np.isin(np.arange(len(order)), most_probable(shares))
+        proportions += (partner[:, None] == np.arange(width)).T.astype(np.float32)[one] / number
+    stays = np.isin(np.arange(len(order)), most_probable(proportions))
     stays |= means[order] > _SMALL * len(reference)
     stays |= (partners < width).mean(axis=0) >= _OFTEN
     stays[0] = True
-    partners, sizes, shares = partners[:, stays], sizes[:, stays], shares[:, stays]
-    count = shares.shape[1]
+    partners, sizes, proportions = partners[:, stays], sizes[:, stays], proportions[:, stays]
+    count = proportions.shape[1]
     gathered = _Moments()
     mixtures, tables = [], []
 
@@ -118,7 +118,7 @@ def summarise(
         mixtures.append(mixture)
         tables.append(table)
     lower, upper = np.quantile(sizes, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
-    labels = most_probable(shares)
+    labels = most_probable(proportions)
     profiles, profiles_sd = gathered.pooled()
     # All rows as one cluster, with the same program.
     overall = of_sample(number, np.zeros_like(reference), 1.0)[1]
@@ -128,11 +128,11 @@ def summarise(
         lower=lower,
         upper=upper,
         present=(partners < width).mean(axis=0),
-        shares=shares,
+        proportions=proportions,
         labels=labels,
         confusion=np.array(
             [
-                shares[labels == c].mean(axis=0, dtype=float)
+                proportions[labels == c].mean(axis=0, dtype=float)
                 if (labels == c).any()
                 else np.zeros(count)
                 for c in range(count)
@@ -145,10 +145,10 @@ def summarise(
     )
 
 
-def most_probable(shares: np.ndarray) -> np.ndarray:
-    """Return the cluster with the largest share of each row, int32; -1 if the rest is larger."""
-    largest = shares.max(axis=1)
-    labels = np.where(largest >= 1 - shares.sum(axis=1), shares.argmax(axis=1), -1)
+def most_probable(proportions: np.ndarray) -> np.ndarray:
+    """Return the most probable cluster of each row, int32; -1 if the rest is more probable."""
+    largest = proportions.max(axis=1)
+    labels = np.where(largest >= 1 - proportions.sum(axis=1), proportions.argmax(axis=1), -1)
     return labels.astype(np.int32)
 
 
@@ -226,7 +226,7 @@ class Assignment(NamedTuple):
 
     # Posterior probability of each cluster, float32 [n, C]. The remainder to 1 belongs to clusters
     # that only some samples have, and to a new one.
-    shares: np.ndarray
+    proportions: np.ndarray
     new: np.ndarray  # probability that a row is the first of a new cluster, float32 [n]
     # Log predictive density of each row under each of the samples, float64 [S, n], without the
     # factors that the family omits.
@@ -243,8 +243,8 @@ def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD
 
     A row belongs to component j of a sample, and so to its cluster of the fit, with probability
     proportional to w_j f(x | theta_j); the remaining weight has the prior predictive density. The
-    probabilities are averaged over the samples. A row without observations gets the shares of the
-    clusters in all rows.
+    probabilities are averaged over the samples. A row without observations gets the
+    prevalence of the clusters in all rows.
 
     Args:
         samples: The samples of a fit, `Fit.clusters.samples`.
@@ -257,16 +257,15 @@ def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD
 
     Example:
         >>> import jax.numpy as jnp, numpy as np
-        >>> from simplex_jax._src.models import dpm
-        >>> from simplex_jax._src.models.dpm.clusters import Samples
+        >>> from simplex_jax._src.models.dpm.clusters import Samples, assign
         >>> from simplex_jax._src.models.dpm.model import Mixture
         >>> from simplex_jax.dpm import families
         >>> log_weights, atoms = np.log([[0.6, 0.3]]), np.log([[[0.9, 0.1], [0.1, 0.9]]])
         >>> mixture = Mixture(jnp.array(log_weights), jnp.log(jnp.array([0.1])), jnp.array(atoms))
         >>> samples = Samples(mixture, np.eye(2, dtype=np.float32)[None])
         >>> rows = families.multinomial_rows([[0, 2], [0, 0]])
-        >>> assigned = dpm.assign(samples, families.multinomial(2), rows)
-        >>> print(assigned.shares.round(2), assigned.new.round(2))
+        >>> assigned = assign(samples, families.multinomial(2), rows)
+        >>> print(assigned.proportions.round(2), assigned.new.round(2))
         [[0.02 0.85]
          [0.6  0.3 ]] [0.13 0.1 ]
     """
@@ -274,7 +273,7 @@ def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD
     family = as_pytree(family)
     families.check(family, rows)
     rows = families.on_device(rows)
-    size, count = families.size(rows), len(samples.shares)
+    size, count = families.size(rows), len(samples.membership)
     shard = min(shard, size)
     parts = []
     for first in range(0, size, shard):
@@ -283,23 +282,23 @@ def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD
         densities = []
         for number in range(count):
             mixture = jax.tree.map(lambda leaf, i=number: leaf[i], samples.mixtures)
-            shares, log_p = _assign(family, mixture, samples.shares[number], some)
-            total = total + np.asarray(shares, np.float64) / count
+            proportions, log_p = _assign(family, mixture, samples.membership[number], some)
+            total = total + np.asarray(proportions, np.float64) / count
             densities.append(np.asarray(log_p, np.float64))
         parts.append((total, np.stack(densities, axis=1)))
-    shares, log_p = (np.concatenate(part)[:size] for part in zip(*parts, strict=True))
-    shares = shares.astype(np.float32)
-    return Assignment(shares[:, :-1], shares[:, -1], log_p.T)
+    proportions, log_p = (np.concatenate(part)[:size] for part in zip(*parts, strict=True))
+    proportions = proportions.astype(np.float32)
+    return Assignment(proportions[:, :-1], proportions[:, -1], log_p.T)
 
 
 @jax.jit
 def _assign(
-    family: Family, mixture: Mixture, shares: jax.Array, rows: PyTree
+    family: Family, mixture: Mixture, membership: jax.Array, rows: PyTree
 ) -> tuple[jax.Array, jax.Array]:
-    """Return shares [n, C + 1], the last one of a new cluster, and log densities [n]."""
+    """Return proportions [n, C + 1], the last one of a new cluster, and log densities [n]."""
     inside = family.log_likelihood(rows, mixture.atoms) + mixture.log_weights
     outside = mixture.log_rest + family.log_predictive(rows)
     logits = jnp.concatenate([inside, outside[:, None]], axis=1)
     p = jax.nn.softmax(logits, axis=1)
-    by_cluster = jnp.matmul(p[:, :-1], shares.T, precision=lax.Precision.HIGHEST)
+    by_cluster = jnp.matmul(p[:, :-1], membership.T, precision=lax.Precision.HIGHEST)
     return jnp.concatenate([by_cluster, p[:, -1:]], axis=1), jax.nn.logsumexp(logits, axis=1)

@@ -21,14 +21,14 @@ from simplex_jax._src.models.dpm import (
     Columns,
     Fit,
     Variables,
-    assign,
     cells,
     fitting,
     tables,
 )
 from simplex_jax._src.models.dpm.cells import Frame
+from simplex_jax._src.models.dpm.clusters import assign
 from simplex_jax._src.models.dpm.data import Given
-from simplex_jax._src.models.dpm.report import number_of_clusters, told, variables_of
+from simplex_jax._src.models.dpm.report import describe_clusters, number_of_clusters, variables_of
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.report.display import counted
@@ -191,7 +191,7 @@ def _announce(plan: Plan) -> str:
     empty = f", {facts['empty']:,} without an observation" if facts["empty"] else ""
     columns = _columns(plan.data.variables, facts["values"])
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
-    alpha = "learned" if settings.alpha is None else f"{settings.alpha:g}"
+    alpha = "learned" if isinstance(settings.alpha, str) else f"{settings.alpha:g}"
     return (
         f"{counted(facts['rows'], 'row')} ({plan.held:,} held out{empty}), "
         f"{facts['observations']:,} observations, {columns}\n"
@@ -207,13 +207,14 @@ def _outcome(fitted: Fit) -> str:
     lines += [
         f"{cluster:4d} {clusters.sizes[cluster]:8,.0f} rows ({clusters.lower[cluster]:,.0f} to "
         f"{clusters.upper[cluster]:,.0f})  " + ", ".join(words)
-        for cluster, words in enumerate(told(variables, clusters, 6)[:_MOST_SHOWN])
+        for cluster, words in enumerate(describe_clusters(variables, clusters, 6)[:_MOST_SHOWN])
     ]
     if (more := len(clusters.sizes) - _MOST_SHOWN) > 0:
         rest = clusters.sizes[_MOST_SHOWN:].sum()
         lines.append(f"and {more} clusters of {rest:,.0f} rows in all, see clusters.csv")
+    numbers = fitted.num_clusters_posterior
     lines.append(
-        f"clusters in a sample: {min(fitted.occupied)} to {max(fitted.occupied)}; "
+        f"clusters in a sample: {min(numbers)} to {max(numbers)}; "
         f"alpha {fitted.alpha:.3g}" + (f" (sd {fitted.alpha_sd:.2g})" if fitted.alpha_sd else "")
     )
     capacity, initial = fitted.state.occupancy.shape[-1], fitted.settings.capacity
@@ -278,12 +279,12 @@ def _transform(
 ) -> list[Path]:
     del seed
     assigned = assign(fitted.clusters.samples, fitted.family, other.data)
-    tables.write_rows(out, other.names, assigned.shares)
+    tables.write_rows(out, other.names, assigned.proportions)
     if not every:
         return [out]
-    shares, count = out.with_suffix(".npz"), assigned.shares.shape[1]
-    directory.write_proportions(shares, other.names, count, [(assigned.shares, None)])
-    return [out, shares]
+    proportions, count = out.with_suffix(".npz"), assigned.proportions.shape[1]
+    directory.write_proportions(proportions, other.names, count, [(assigned.proportions, None)])
+    return [out, proportions]
 
 
 @click.command()
@@ -331,7 +332,7 @@ COMMANDS = Commands(
     read=_read,
     resolve_reading=_resolve,
     other=_other,
-    shown=("log_predictive", "occupied", "alpha", "rows_per_second"),
+    shown=("log_predictive", "num_clusters", "alpha", "rows_per_second"),
     announce=_announce,
     outcome=_outcome,
     transform=Transform(
@@ -339,14 +340,14 @@ COMMANDS = Commands(
 
         Each row gets its most probable cluster, with the probability. Cluster -1 stands for all
         clusters that are not shown and new ones, if these together are more probable. Values
-        unknown to the model are ignored, and a row without known values gets the shares of the
-        clusters in all rows. --all also writes the probabilities of all clusters: the arrays
+        unknown to the model are ignored, and a row without known values gets the prevalence of
+        the clusters in all rows. --all also writes the probabilities of all clusters: the arrays
         `proportions` [n, C] and `documents` (names of the rows), as in the row_clusters.npz of a
         run.
         """,
         ending="clusters.csv",
         write=_transform,
-        every="Also write the shares of all clusters, to an .npz.",
+        every="Also write the probabilities of all clusters, to an .npz.",
         random=False,
     ),
     evaluate=evaluate,

@@ -31,7 +31,7 @@ def sticks(settings: Options, rows: int, clusters: int) -> int:
     more sticks the rest is as small. A learned concentration starts near its posterior mean given k
     clusters.
     """
-    if settings.alpha is not None:
+    if not isinstance(settings.alpha, str):
         alpha = settings.alpha
     else:
         prior, alpha = process_alpha(settings), 1.0
@@ -73,7 +73,7 @@ def warn(settings: Options, family: Family, rows: PyTree, clusters: int) -> None
         return
     leaves = jax.tree.leaves(rows)
     reasons = []
-    if settings.alpha is not None and count > 4 * settings.capacity:
+    if not isinstance(settings.alpha, str) and count > 4 * settings.capacity:
         size = families.size(rows)
         expected = settings.alpha * math.log1p(size / settings.alpha)
         reasons.append(

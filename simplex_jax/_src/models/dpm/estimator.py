@@ -89,12 +89,13 @@ class DirichletProcessMixture(
             "categorical" one column after the other, [C, sum of d].
         concentration_: Posterior mean of alpha, or alpha as given.
         concentration_sd_: Its posterior standard deviation, 0 if alpha is given.
-        occupied_: Posterior probability of each number of clusters, by number; after `fit`.
+        n_clusters_posterior_: Posterior probability of each number of clusters, by number; after
+            `fit`.
         mixtures_: A `Mixture` of S posterior samples, for the prediction of rows: weights [S, K],
             atoms of leaves [S, K, ...].
-        company_: Share of the rows of each component of these in each cluster, [S, C, K].
+        membership_: Share of the rows of each component of these in each cluster, [S, C, K].
         samples_: Posterior partitions, "labels" [S, chains, N], "alpha" and "step"; after `fit`.
-        traces_: "alpha", "occupied" and "largest" over the last half, [T, chains]; after `fit`.
+        traces_: "alpha", "num_clusters" and "largest" over the last half, [T, chains]; after `fit`.
         diagnostics_: R-hat and effective sample sizes of the traces, by name; after `fit`.
         metrics_: One record per evaluation; after `fit`.
         warnings_: Sentences, each a reason to doubt the results; after `fit`.
@@ -124,7 +125,7 @@ class DirichletProcessMixture(
         *_OF_FAMILY,
         "concentration_",
         "concentration_sd_",
-        "company_",
+        "membership_",
         "family_",
         "seed_",
     )
@@ -168,9 +169,10 @@ class DirichletProcessMixture(
         fitted = self._sampled(dpm.fit, rows, built)
         self.family_, self.family_params_ = family, parameters
         self.labels_, self.expected_loss_ = fitted.point.labels, fitted.point.loss
-        self.n_clusters_ = int(self.labels_.max()) + 1
+        self.n_clusters_ = fitted.num_clusters
         self.concentration_, self.concentration_sd_ = fitted.alpha, fitted.alpha_sd
-        self.occupied_, self.traces_ = fitted.occupied, fitted.traces
+        self.n_clusters_posterior_ = fitted.num_clusters_posterior
+        self.traces_ = fitted.traces
         self.samples_ = fitted.partitions
         self._describe(fitted.clusters.samples.mixtures)
         common.end(fitted.interrupted)
@@ -187,9 +189,9 @@ class DirichletProcessMixture(
         for name in _OF_FAMILY:  # from an earlier fit of another family
             self.__dict__.pop(name, None)
         self.mixtures_ = mixtures
-        self.company_ = (overlaps / np.maximum(sizes, 1)).astype(np.float32)
+        self.membership_ = (overlaps / np.maximum(sizes, 1)).astype(np.float32)
         weights = np.exp(np.asarray(mixtures.log_weights, np.float64))
-        self.weights_ = np.einsum("sk,sck->c", weights, self.company_) / len(weights)
+        self.weights_ = np.einsum("sk,sck->c", weights, self.membership_) / len(weights)
         if not isinstance(self.family_, Family):
             shares = overlaps / overlaps.sum(axis=(0, 2))[:, None]
             described = families.profiles(self.family_, self.family_params_, mixtures.atoms, shares)
@@ -215,15 +217,15 @@ class DirichletProcessMixture(
         For training rows it can differ from `labels_`, which depends on all rows.
         """
         assigned = self._assign(X)
-        shares = assigned.shares
-        return np.where(assigned.new > shares.max(axis=1), -1, shares.argmax(axis=1))
+        proportions = assigned.proportions
+        return np.where(assigned.new > proportions.max(axis=1), -1, proportions.argmax(axis=1))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each cluster, float32 [n, C].
 
         The remainder to 1 is the probability that a row is the first of a new cluster.
         """
-        return self._assign(X).shares
+        return self._assign(X).proportions
 
     def transform(self, X: Any) -> np.ndarray:
         """Return `predict_proba(X)` as features."""
@@ -276,13 +278,13 @@ class DirichletProcessMixture(
         family = _built(self.family_, self.family_params_)
         family.check(rows)
         size = dp_families.size(rows)
-        assigned = dpm.assign(
-            Samples(self.mixtures_, self.company_),
+        assigned = clusters.assign(
+            Samples(self.mixtures_, self.membership_),
             family,
             families.padded(rows, _LEAST_ROWS, clusters.SHARD),
         )
         return Assignment(
-            assigned.shares[:size], assigned.new[:size], assigned.log_densities[:, :size]
+            assigned.proportions[:size], assigned.new[:size], assigned.log_densities[:, :size]
         )
 
     def _arrays(self) -> common.Arrays:

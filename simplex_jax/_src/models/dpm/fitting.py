@@ -18,7 +18,7 @@ from simplex_jax._src.evaluate.partitions import PointPartition
 from simplex_jax._src.models import growth, pipeline
 from simplex_jax._src.models.dpm import clusters as clustering
 from simplex_jax._src.models.dpm import cost, families, model, posterior, starts
-from simplex_jax._src.models.dpm.clusters import Clusters, assign
+from simplex_jax._src.models.dpm.clusters import Assignment, Clusters, assign
 from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.data import Data, Given, as_data, mapped
 from simplex_jax._src.models.dpm.families import Family
@@ -42,8 +42,8 @@ class Fit(pipeline.Fit):
 
     It has the attributes of `pipeline.Fit`, too. The metrics of an evaluation are step, documents
     (rows) and passes visited, seconds, rows_per_second, capacity, moved (share of the rows that
-    changed their cluster in the last update), alpha, occupied and largest, and with held-out rows
-    log_predictive and log_predictive_average (see `heldout`).
+    changed their cluster in the last update), alpha, num_clusters and largest, and with held-out
+    rows log_predictive and log_predictive_average (see `heldout`).
 
     Attributes:
         clusters: The clusters of the N training rows, with profiles and intervals.
@@ -52,14 +52,15 @@ class Fit(pipeline.Fit):
         alpha: Concentration of the process; the posterior mean if it is learned.
         alpha_sd: Its posterior standard deviation, 0 if it is given.
         alpha_interval: Its 95% interval.
-        occupied: Posterior probability of each number of clusters with rows, by number.
+        num_clusters_posterior: Posterior probability of each number of clusters with rows, by
+            number.
         names: Names of all rows, D.
         held_out: Which of them were held out, bool [D].
-        shares: Posterior probability of each cluster for all rows, float32 [D, C].
+        proportions: Posterior probability of each cluster for all rows, float32 [D, C].
         family: The component distribution.
         variables: The variables of the rows; None if `fit` was given a family.
-        examples: Rows with the largest shares of each cluster, if there are variables.
-        traces: Traces of the last half of the run: "alpha", "occupied" and "largest" (share of
+        examples: Rows that are most probably in each cluster, if there are variables.
+        traces: Traces of the last half of the run: "alpha", "num_clusters" and "largest" (share of
             the rows in the largest cluster), [S, chains] each, and, with held-out rows,
             "log_predictive" of its evaluations, [E, chains]; empty for a loaded fit.
         partitions: Posterior partitions: "labels" [S, chains, N], "alpha" [S, chains], "step" [S];
@@ -72,10 +73,10 @@ class Fit(pipeline.Fit):
     alpha: float
     alpha_sd: float
     alpha_interval: tuple[float, float]
-    occupied: dict[int, float]
+    num_clusters_posterior: dict[int, float]
     names: tuple[str, ...]
     held_out: np.ndarray
-    shares: np.ndarray
+    proportions: np.ndarray
     family: Family
     variables: Variables | Columns | None
     examples: list[list[dict[str, Any]]]
@@ -85,6 +86,19 @@ class Fit(pipeline.Fit):
     def as_fit(self) -> Mixture:
         """Return traces and partitions for `simplex_jax.evaluate`."""
         return Mixture(self.traces, self.partitions)
+
+    @property
+    def num_clusters(self) -> int:
+        """Number of clusters of the point partition."""
+        return int(self.point.labels.max()) + 1
+
+    def score(self, data: Any) -> float:
+        """Return the mean log predictive density of other rows, as `evaluate` of the command.
+
+        It is averaged over the samples of the run and includes new clusters; factors that the
+        family omits are omitted. The rows are as for `transform`.
+        """
+        return float(_assign(self, data).log_predictive.mean())
 
     def lines(self) -> list[str]:
         """Return a line for each cluster, the largest first."""
@@ -117,15 +131,11 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
         rows,
         family,
         sampler=settings.sampler,
-        total=settings.total,
         counts=settings.counts,
         batch_size=settings.batch_size,
-        variant=settings.variant,
         alpha=process_alpha(settings),
-        alpha_update=settings.alpha_update,
         atom_step_size=settings.atom_step_size,
         stick_step_size=settings.stick_step_size,
-        label_moves=settings.total == "refreshed",
         split_merge=settings.split_merge or 0,
         chains=settings.chains if settings.chains > 1 else None,
     )
@@ -214,10 +224,10 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     clusters = clustering.summarise(key, family, data.rows, labels, partitions["alpha"].ravel())
     held_out = np.ones(len(plan.data.names), bool)
     held_out[data.numbers] = False
-    shares = np.empty((len(held_out), len(clusters.sizes)), np.float32)
-    shares[~held_out] = clusters.shares
+    proportions = np.empty((len(held_out), len(clusters.sizes)), np.float32)
+    proportions[~held_out] = clusters.proportions
     if plan.held:
-        shares[held_out] = assign(clusters.samples, family, plan.heldout).shares
+        proportions[held_out] = assign(clusters.samples, family, plan.heldout).proportions
     traces = gathered.traces()
     moving = {name: trace.T for name, trace in traces.items() if np.unique(trace).size > 1}
     mean, sd = (float(x) for x in gathered.moments["alpha"].pooled())
@@ -231,25 +241,27 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         state=trained.state,
         clusters=clusters,
         point=point_partitions.point_partition(labels, settings.loss, seed=settings.seed),
-        alpha=mean if settings.alpha is None else settings.alpha,
-        alpha_sd=sd if settings.alpha is None else 0.0,
+        alpha=mean if isinstance(settings.alpha, str) else settings.alpha,
+        alpha_sd=sd if isinstance(settings.alpha, str) else 0.0,
         alpha_interval=(float(lower), float(upper)),
-        occupied=point_partitions.number_posterior(traces["occupied"].astype(int).ravel()),
+        num_clusters_posterior=point_partitions.number_posterior(
+            traces["num_clusters"].astype(int).ravel()
+        ),
         names=plan.data.names,
         held_out=held_out,
-        shares=shares,
+        proportions=proportions,
         family=family,
         variables=variables,
-        examples=[] if variables is None else _examples(plan.data, variables, shares),
+        examples=[] if variables is None else _examples(plan.data, variables, proportions),
         traces=traces,
         partitions=partitions,
     )
 
 
 def _examples(
-    data: Data, variables: Variables | Columns, shares: np.ndarray
+    data: Data, variables: Variables | Columns, proportions: np.ndarray
 ) -> list[list[dict[str, Any]]]:
-    """Return the rows with the largest shares of each cluster, with their values."""
+    """Return the rows with the largest probability of each cluster, with their values."""
     return [
         [
             {
@@ -259,7 +271,7 @@ def _examples(
             }
             for row in np.argsort(-of_cluster, kind="stable")[:_EXAMPLES]
         ]
-        for of_cluster in shares.T
+        for of_cluster in proportions.T
     ]
 
 
@@ -281,8 +293,12 @@ def describe(plan: Plan) -> dict[str, Any]:
 def infer(fitted: Fit, rows: Any, *, seed: int = 0) -> np.ndarray:
     """Return cluster probabilities of new rows, float32 [n, C]; deterministic."""
     del seed
+    return _assign(fitted, rows).proportions
+
+
+def _assign(fitted: Fit, rows: Any) -> Assignment:
     if fitted.variables is None:
         rows = as_data(Given(rows, fitted.family)).rows
     else:
         rows = fitted.variables.rows(mapped(fitted.variables, rows)[0])
-    return assign(fitted.clusters.samples, fitted.family, rows).shares
+    return assign(fitted.clusters.samples, fitted.family, rows)

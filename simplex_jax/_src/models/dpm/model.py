@@ -174,8 +174,8 @@ def build(
     check(
         sampler,
         counts,
-        alpha_update,
         split_merge,
+        alpha_update=alpha_update,
         total=total,
         learned=prior is not None,
         atom_step_size=atom_step_size,
@@ -244,11 +244,11 @@ def _number(name: str, value: float | jax.Array) -> jax.Array:
 def check(
     sampler: str,
     counts: str,
-    alpha_update: str,
     split_merge: int,
     *,
-    total: str,
-    learned: bool,
+    alpha_update: str = "sticks",
+    total: str = "refreshed",
+    learned: bool = True,
     **step_sizes: StepSize | None,
 ) -> None:
     """Raise a ValueError if options of `build` conflict; `learned` means alpha has a prior."""

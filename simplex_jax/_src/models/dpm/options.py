@@ -10,7 +10,16 @@ from simplex_jax._src.models.dpm import columns, families, model
 from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.data import Data
 from simplex_jax._src.models.dpm.model import Gamma
-from simplex_jax._src.models.options import MOST_CONCENTRATION, RunOptions, again, option, options
+from simplex_jax._src.models.options import (
+    MOST_CONCENTRATION,
+    RunOptions,
+    again,
+    check_priors,
+    concentration,
+    gamma_prior,
+    option,
+    options,
+)
 from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.runtime import session
 
@@ -19,7 +28,7 @@ _PASSES = 500.0
 _EVALUATED = 5  # fewest updates between evaluations
 
 # Shape and rate of the prior of the concentration, as in the published code of the SCIR paper.
-_PRIOR = 1.0
+_PRIOR = (1.0, 1.0)
 
 # Batch size of subsampled counts, as in the SCIR paper.
 _SUBSAMPLED = 1_000
@@ -50,24 +59,15 @@ class Options(RunOptions):
     keep_samples: int = option(
         "Partitions to keep per chain, evenly spaced over the last half of the run, to summarise "
         "the clusters and assign new rows.",
-        default=25,
+        default=20,
         least=1,
         metavar="NUMBER",
     )
-    alpha: float | None = option(
-        "Concentration of the process.", default=None, most=MOST_CONCENTRATION, unset="learned"
+    alpha: float | str = concentration(
+        "Concentration of the process; larger ones make more clusters. learn: sample it.",
+        default="learn",
     )
-    alpha_shape: float | None = option(
-        "Shape of the Gamma prior of a learned alpha.", default=None, unset="1"
-    )
-    alpha_rate: float | None = option("Rate of that prior.", default=None, unset="1")
-    alpha_update: str = option(
-        "Update of a learned alpha.",
-        default="sticks",
-        choices=model.ALPHA_UPDATES,
-        command=False,
-        parameter=None,
-    )
+    alpha_prior: tuple[float, float] | None = gamma_prior("alpha", unset="1,1")
     concentration: float | None = option(
         "Concentration of the Dirichlet prior of a cluster's probabilities, per value (not the "
         "sum); for counts and categories.",
@@ -79,16 +79,7 @@ class Options(RunOptions):
     sampler: str = option(
         "Sampler of sticks and components.",
         default="exact",
-        choices=model.SAMPLERS,
-        offered=("exact", "scir"),
-    )
-    total: str = option(
-        "For scir and sgrld with subsampled counts: refresh the total of the weights before every "
-        "step, or carry it along, as in the papers, which is biased and excludes label moves.",
-        default="refreshed",
-        choices=model.TOTALS,
-        command=False,
-        parameter=None,
+        choices=("exact", "scir"),
     )
     counts: str = option(
         "memoised: exact Gibbs steps for any batch. subsampled: an approximation in which the "
@@ -96,18 +87,11 @@ class Options(RunOptions):
         default="memoised",
         choices=model.COUNTS,
     )
-    variant: str = option(
-        "Bounds of the slices: the weights of the sticks, or fixed numbers.",
-        default="dependent",
-        choices=model.VARIANTS,
-        command=False,
-        parameter=None,
-    )
     atom_step_size: float | None = option(
-        "Step size of components, for samplers other than exact.", default=None, unset="0.1"
+        "Step size of the components, for scir.", default=None, unset="0.1"
     )
     stick_step_size: float | None = option(
-        "Step size of sticks, likewise.", default=None, unset="0.1"
+        "Step size of the sticks, for scir.", default=None, unset="0.1"
     )
     split_merge: int | None = option(
         "Split-merge moves per update (exact sampler, memoised counts).",
@@ -139,16 +123,11 @@ class Options(RunOptions):
         model.check(
             self.sampler,
             self.counts,
-            self.alpha_update,
             self.split_merge or 0,
-            total=self.total,
-            learned=self.alpha is None,
             atom_step_size=self.atom_step_size,
             stick_step_size=self.stick_step_size,
         )
-        for name in ("alpha_shape", "alpha_rate"):
-            if self.alpha is not None and getattr(self, name) is not None:
-                raise ValueError(f"{name} cannot be combined with a fixed alpha")
+        check_priors(self, "alpha")
 
 
 @options
@@ -228,11 +207,9 @@ def of_size(rows: int, options: Options, evident: bool = True) -> Options:
     sizes: Any = (None, None)
     if options.sampler != "exact":
         sizes = model.step_sizes(options.sampler, options.atom_step_size, options.stick_step_size)
-    learned = options.alpha is None
     return dataclasses.replace(
         options,
-        alpha_shape=(options.alpha_shape or _PRIOR) if learned else None,
-        alpha_rate=(options.alpha_rate or _PRIOR) if learned else None,
+        alpha_prior=(options.alpha_prior or _PRIOR) if options.alpha == "learn" else None,
         atom_step_size=sizes[0],
         stick_step_size=sizes[1],
         initial_clusters=clusters,
@@ -251,6 +228,6 @@ def most_clusters(rows: int, options: Options) -> int:
 
 def process_alpha(settings: Options) -> float | Gamma:
     """Return the concentration of the process, alpha, or its prior."""
-    if settings.alpha is not None:
-        return settings.alpha
-    return Gamma(settings.alpha_shape or _PRIOR, settings.alpha_rate or _PRIOR)
+    if isinstance(settings.alpha, str):
+        return Gamma(*(settings.alpha_prior or _PRIOR))
+    return settings.alpha

@@ -17,7 +17,7 @@ from simplex_jax._src.runtime.moments import Moments
 from simplex_jax._src.runtime.session import Records
 from simplex_jax._src.runtime.windows import window_of
 
-_TRACED = ("alpha", "occupied", "largest")
+_TRACED = ("alpha", "num_clusters", "largest")
 
 _log_predictive = jax.jit(model.log_predictive)
 
@@ -50,7 +50,7 @@ def _numbers(event: Event, chains: int) -> dict[str, np.ndarray]:
     occupancy = np.asarray(event.state.occupancy).reshape(chains, -1)
     return {
         "alpha": np.asarray(event.state.alpha, np.float64).reshape(chains),
-        "occupied": (occupancy > 0).sum(axis=1),
+        "num_clusters": (occupancy > 0).sum(axis=1),
         "largest": occupancy.max(axis=1) / occupancy.sum(axis=1),
     }
 

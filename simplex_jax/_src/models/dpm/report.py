@@ -17,7 +17,7 @@ from simplex_jax._src.report.display import counted
 
 _TRACES = (
     ("alpha", "concentration alpha"),
-    ("occupied", "occupied clusters"),
+    ("num_clusters", "number of clusters"),
     ("largest", "share of the largest cluster"),
 )
 _MOST_CONFUSED = 16
@@ -37,29 +37,26 @@ def variables_of(fitted: Fit) -> Variables | Columns:
         raise ValueError(
             "a fit with a custom family has neither files nor a report: give dpm.fit a "
             "corpus, a table of categories, a data frame or Variables, or save a "
-            "scikit.DirichletProcessMixture"
+            "sklearn.DirichletProcessMixture"
         )
     return fitted.variables
 
 
-def _in_partition(fitted: Fit) -> int:
-    """Return the number of clusters of the point partition."""
-    return int(fitted.point.labels.max()) + 1
-
-
 def _range(fitted: Fit) -> str:
     """Return the numbers of clusters that hold 95% of the posterior."""
-    numbers = sorted(fitted.occupied)
-    below = np.cumsum([fitted.occupied[number] for number in numbers])
+    numbers = sorted(fitted.num_clusters_posterior)
+    below = np.cumsum([fitted.num_clusters_posterior[number] for number in numbers])
     low, high = (numbers[int(np.searchsorted(below, level - 1e-9))] for level in (0.025, 0.975))
     return f"{low}" if low == high else f"{low}–{high}"
 
 
 def number_of_clusters(fitted: Fit) -> str:
     """Say how many clusters there are, in the point partition and in the samples."""
-    most = max(fitted.occupied, key=lambda number: fitted.occupied[number])
+    most = max(
+        fitted.num_clusters_posterior, key=lambda number: fitted.num_clusters_posterior[number]
+    )
     return (
-        f"{counted(_in_partition(fitted), 'cluster')} in the partition of least expected loss; in "
+        f"{counted(fitted.num_clusters, 'cluster')} in the partition of least expected loss; in "
         f"the samples {_range(fitted)} (95%), most often {most}"
     )
 
@@ -74,7 +71,9 @@ def profiles(
     return mean, sd, overall
 
 
-def told(variables: Variables | Columns, clusters: Clusters, count: int) -> list[list[str]]:
+def describe_clusters(
+    variables: Variables | Columns, clusters: Clusters, count: int
+) -> list[list[str]]:
     """Return the most distinctive features of each cluster in words, best first."""
     mean, sd, overall = profiles(variables, clusters)
     if isinstance(variables, Columns):
@@ -105,7 +104,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
     last, predictive = page.latest(fitted.metrics, "log_predictive")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     return {
-        "title": f"{counted(_in_partition(fitted), 'cluster')} of {len(fitted.names):,} rows",
+        "title": f"{counted(fitted.num_clusters, 'cluster')} of {len(fitted.names):,} rows",
         "lead": f"Dirichlet-process mixture, {settings.sampler} slice sampler with "
         f"{settings.counts} counts{chains}, seed {settings.seed}.",
         "sections": _SECTIONS,
@@ -134,13 +133,17 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
             "upper": fitted.alpha_interval[1],
         },
         "number": [
-            {"number": number, "share": share, "bar": 100 * share / max(fitted.occupied.values())}
-            for number, share in sorted(fitted.occupied.items())
+            {
+                "number": number,
+                "share": share,
+                "bar": 100 * share / max(fitted.num_clusters_posterior.values()),
+            }
+            for number, share in sorted(fitted.num_clusters_posterior.items())
         ],
         "partition": {
             "loss": "loss of Binder's" if settings.loss == "binder" else "variation of information",
             "expected": point.loss,
-            "clusters": _in_partition(fitted),
+            "clusters": fitted.num_clusters,
             "rows_used": point.rows_used,
             "rows": len(point.labels),
         },

@@ -16,14 +16,14 @@ from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.estimates import Estimate, digits, estimates
 from simplex_jax._src.models.dpm.fitting import Fit
 from simplex_jax._src.models.dpm.model import Mixture
-from simplex_jax._src.models.dpm.report import over_represented, told, variables_of
+from simplex_jax._src.models.dpm.report import describe_clusters, over_represented, variables_of
 from simplex_jax._src.models.dpm.variables import Variables
 from simplex_jax._src.models.records import Array, Files, Saved
 from simplex_jax._src.runtime import directory, output, saved
 from simplex_jax._src.runtime.saved import RunError
 
 CLUSTERS, SAMPLES = "clusters.npz", "samples.npz"
-SHARES, VARIABLES = "row_clusters.npz", "variables.json"
+PROPORTIONS, VARIABLES = "row_clusters.npz", "variables.json"
 _PLAIN = ("sizes", "lower", "upper", "present", "confusion")
 _PROFILES = ("profiles", "profiles_sd", "overall")
 _TOP_VALUES = 20
@@ -33,7 +33,7 @@ _PROBABILITY = 1 + 1e-5
 def values(fitted: Fit) -> dict[str, np.ndarray]:
     """Return the arrays of a fit by name; its rows must have variables."""
     variables, clusters = variables_of(fitted), fitted.clusters
-    mixtures, shares = clusters.samples
+    mixtures, membership = clusters.samples
     partition = np.full(len(fitted.names), -1.0)
     partition[~fitted.held_out] = fitted.point.labels
     return {
@@ -43,7 +43,7 @@ def values(fitted: Fit) -> dict[str, np.ndarray]:
         "log_weights": np.asarray(mixtures.log_weights),
         "log_rest": np.asarray(mixtures.log_rest),
         "atoms": variables.flat(mixtures.atoms),
-        "shares": shares,
+        "membership": membership,
     }
 
 
@@ -59,10 +59,10 @@ def write(fitted: Fit, place: Path) -> None:
     `row_clusters.npz` the probabilities of all clusters for every row, by name.
     """
     clusters, variables = fitted.clusters, variables_of(fitted)
-    words = told(variables, clusters, _TOP_VALUES)
+    words = describe_clusters(variables, clusters, _TOP_VALUES)
     output.write_json(place / VARIABLES, variables._asdict())
-    shares = [(fitted.shares, None)]
-    directory.write_proportions(place / SHARES, fitted.names, len(clusters.sizes), shares)
+    proportions = [(fitted.proportions, None)]
+    directory.write_proportions(place / PROPORTIONS, fitted.names, len(clusters.sizes), proportions)
     output.write_csv(
         place / "clusters.csv",
         ["cluster", "size", "lower", "upper", "present", "most_over_represented"],
@@ -87,7 +87,7 @@ def write(fitted: Fit, place: Path) -> None:
     )
     point = np.full(len(fitted.names), "", object)
     point[~fitted.held_out] = fitted.point.labels
-    write_rows(place / "rows.csv", fitted.names, fitted.shares, partition=point)
+    write_rows(place / "rows.csv", fitted.names, fitted.proportions, partition=point)
 
 
 def _rows_of_clusters(
@@ -128,12 +128,16 @@ def _rows_of_estimates(features: Sequence[Sequence[Estimate]]) -> Iterable[tuple
             yield cluster, rank, one.name, one.measure, *shown
 
 
-def write_rows(path: Path, names: Sequence[str], shares: np.ndarray, **more: np.ndarray) -> None:
+def write_rows(
+    path: Path, names: Sequence[str], proportions: np.ndarray, **more: np.ndarray
+) -> None:
     """Write the cluster of each row with its probability, and more columns, as a `.csv`."""
-    labels = most_probable(shares)
-    probabilities = np.take_along_axis(shares, np.maximum(labels, 0)[:, None], axis=1)[:, 0]
+    labels = most_probable(proportions)
+    probabilities = np.take_along_axis(proportions, np.maximum(labels, 0)[:, None], axis=1)[:, 0]
     # -1 stands for all other clusters, which have the remainder.
-    probability = (f"{p:.4g}" for p in np.where(labels < 0, 1 - shares.sum(axis=1), probabilities))
+    probability = (
+        f"{p:.4g}" for p in np.where(labels < 0, 1 - proportions.sum(axis=1), probabilities)
+    )
     columns = zip(names, labels, probability, *more.values(), strict=True)
     output.write_csv(path, ["row", "cluster", "probability", *more], columns)
 
@@ -144,13 +148,13 @@ def summary(fitted: Fit) -> dict[str, Any]:
     point = fitted.point
     return {
         "clusters": len(fitted.clusters.sizes),
-        "components": fitted.clusters.samples.shares.shape[2],
-        "occupied": fitted.occupied,
+        "components": fitted.clusters.samples.membership.shape[2],
+        "num_clusters_posterior": fitted.num_clusters_posterior,
         "alpha": {"mean": fitted.alpha, "sd": fitted.alpha_sd, "lower": lower, "upper": upper},
         "partition": {
             "loss": fitted.settings.loss,
             "expected": point.loss,
-            "clusters": int(point.labels.max()) + 1,
+            "clusters": fitted.num_clusters,
             "rows_used": point.rows_used,
             "rows": len(point.labels),
             "draws_used": point.draws_used,
@@ -185,9 +189,9 @@ def _variables(run: Saved) -> Variables | Columns:
 
 def restore(run: Saved) -> dict[str, Any]:
     """Return the attributes of a fit from its files."""
-    arrays, parts, path = run.arrays, _variables(run), run.directory / SHARES
+    arrays, parts, path = run.arrays, _variables(run), run.directory / PROPORTIONS
     _check_ranges(run, parts)
-    names, shares, _ = saved.load_proportions(path, len(arrays["sizes"]))
+    names, proportions, _ = saved.load_proportions(path, len(arrays["sizes"]))
     partition = arrays["partition"].astype(int)
     if len(names) != len(partition):
         raise RunError(
@@ -207,9 +211,9 @@ def restore(run: Saved) -> dict[str, Any]:
         "clusters": Clusters(
             **{name: arrays[name] for name in _PLAIN},
             **{name: parts.tree(arrays[name]) for name in _PROFILES},
-            shares=shares[~held_out],
-            labels=most_probable(shares[~held_out]),
-            samples=Samples(mixtures, arrays["shares"]),
+            proportions=proportions[~held_out],
+            labels=most_probable(proportions[~held_out]),
+            samples=Samples(mixtures, arrays["membership"]),
         ),
         "point": PointPartition(
             partition[~held_out],
@@ -221,10 +225,12 @@ def restore(run: Saved) -> dict[str, Any]:
         "alpha": float(alpha["mean"]),
         "alpha_sd": float(alpha["sd"]),
         "alpha_interval": (float(alpha["lower"]), float(alpha["upper"])),
-        "occupied": {int(k): float(p) for k, p in run.summary["occupied"].items()},
+        "num_clusters_posterior": {
+            int(k): float(p) for k, p in run.summary["num_clusters_posterior"].items()
+        },
         "names": names,
         "held_out": held_out,
-        "shares": shares,
+        "proportions": proportions,
         "family": parts.family(),
         "variables": parts,
         "examples": [[_example(entry) for entry in entries] for entries in examples],
@@ -253,7 +259,7 @@ def _example(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 FILES = Files(
-    names=("clusters.csv", "profiles.csv", "cluster_keys.txt", "rows.csv", SHARES, VARIABLES),
+    names=("clusters.csv", "profiles.csv", "cluster_keys.txt", "rows.csv", PROPORTIONS, VARIABLES),
     arrays={
         CLUSTERS: {
             "sizes": Array("C"),
@@ -271,7 +277,7 @@ FILES = Files(
             "log_weights": Array("SK", least=-np.inf, most=1e-5),
             "log_rest": Array("S", least=-np.inf, most=1e-5),
             "atoms": Array("SKV", least=-np.inf),
-            "shares": Array("SCK", most=_PROBABILITY),
+            "membership": Array("SCK", most=_PROBABILITY),
         },
     },
     sizes=sizes,
