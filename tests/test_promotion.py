@@ -6,12 +6,13 @@ Both act while a program is traced, so nothing has to run.
 import jax
 import jax.numpy as jnp
 import pytest
+from baselines import convex, transitions
 from support.contracts import CASES
 from support.draw_cases import CASES as DRAWS
 from support.draw_cases import values_of
 
-from simplex_jax._src import draws, estimators, gradients, laws, step_sizes
-from simplex_jax._src.geometry import bessel, convex, manifolds, mirror
+from simplex_jax._src import draws, estimators, gradients, step_sizes
+from simplex_jax._src.geometry import bessel, manifolds, mirror
 from simplex_jax._src.geometry import von_mises_fisher as vmf
 from simplex_jax._src.samplers import scir
 
@@ -60,13 +61,13 @@ def ranks():
         lambda: vmf.fit(3, k / 2, jnp.full((2, 4), 0.5)),
         lambda: vmf.variances(3, k),
         lambda: vmf.entropy(3, k),
-        lambda: laws.cir(k, jnp.ones((3, 4)), 0.5, rate=k),
-        lambda: laws.scir_over_batches(k, jnp.ones((3, 4)), 0.5, 10, k),
-        lambda: laws.ornstein_uhlenbeck(k, jnp.ones((3, 4)), 2.0, k),
-        lambda: laws.geometric_brownian(k, 0.1, jnp.ones((3, 4))),
-        lambda: laws.scir_log_mgf(k / 10, k, jnp.ones((5, 3, 4)), 0.5),
+        lambda: transitions.cir(k, jnp.ones((3, 4)), 0.5, rate=k),
+        lambda: transitions.scir_over_batches(k, jnp.ones((3, 4)), 0.5, 10, k),
+        lambda: transitions.ornstein_uhlenbeck(k, jnp.ones((3, 4)), 2.0, k),
+        lambda: transitions.geometric_brownian(k, 0.1, jnp.ones((3, 4))),
+        lambda: transitions.scir_log_mgf(k / 10, k, jnp.ones((5, 3, 4)), 0.5),
         lambda: step_sizes.for_inflation(jnp.ones((3, 4)), k),
-        lambda: laws.stationary_inflation(jnp.ones((3, 4)), k),
+        lambda: transitions.stationary_inflation(jnp.ones((3, 4)), k),
     )
     for projection in (
         convex.simplex(jnp.ones(2)),

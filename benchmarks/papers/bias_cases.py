@@ -9,6 +9,7 @@ import bias_targets
 import jax
 import jax.numpy as jnp
 import numpy as np
+from baselines import myula, parameterisations, plmc, reflected_cir, rld
 from bias_charts import Chart
 from bias_targets import Law, Posterior, Statistics
 
@@ -16,7 +17,6 @@ from simplex_jax._src import batches, draws, estimators, gradients
 from simplex_jax._src.base import Kernel, PyTree
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.estimators import Estimator
-from simplex_jax._src.geometry import parameterisations
 from simplex_jax._src.samplers import (
     barker,
     cir,
@@ -25,11 +25,7 @@ from simplex_jax._src.samplers import (
     mamla,
     mapla,
     mld,
-    myula,
-    plmc,
     recipe,
-    reflected_cir,
-    rld,
     scir,
     sgbd,
     sggmc,

@@ -13,12 +13,13 @@ import bias_targets
 import jax
 import jax.numpy as jnp
 import numpy as np
+from baselines import convex
 from bias_targets import Posterior
 
 from simplex_jax._src import gradients
 from simplex_jax._src.base import Batch, Position, bind
 from simplex_jax._src.estimators import Estimator
-from simplex_jax._src.geometry import convex, manifolds, mirror
+from simplex_jax._src.geometry import manifolds, mirror
 
 
 class Chart(NamedTuple):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
-from baselines import collapsed_gibbs, hybrid, online_vb, scvb0, sgrhmc_euler
+from baselines import collapsed_gibbs, hybrid, online_vb, reflected_cir, scvb0, sgrhmc_euler
 
 from simplex_jax._src import schedules
 from simplex_jax._src.base import Kernel, bind
@@ -17,12 +17,18 @@ from simplex_jax._src.corpus import device, split_tokens
 from simplex_jax._src.corpus.device import DeviceCorpus
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.models.lda import counts as lda_counts
+from simplex_jax._src.models.lda import kernel as lda_kernel
 from simplex_jax._src.models.lda import model as lda
 from simplex_jax._src.models.lda.counts import Local
 from simplex_jax._src.models.topics import perplexity
 from simplex_jax._src.models.topics.perplexity import Completion
 from simplex_jax._src.runtime.driver import run
 from simplex_jax._src.runtime.hooks import Event
+
+# A baseline that the library's LDA does not have
+lda_kernel.SAMPLERS["reflected-cir"] = lda_kernel.Sampler(
+    reflected_cir.init, reflected_cir.update, limit=2.0
+)
 
 TUNING_SEED = 1_000_000
 """Far from the seeds that are reported."""

@@ -27,12 +27,13 @@ import common
 import jax
 import jax.numpy as jnp
 import numpy as np
+from baselines import reflected_cir
 from scipy import special, stats
 
 from simplex_jax._src import batches, estimators
 from simplex_jax._src.base import Kernel, State
 from simplex_jax._src.runtime import driver
-from simplex_jax._src.samplers import reflected_cir, scir, sgrld, smld
+from simplex_jax._src.samplers import scir, sgrld, smld
 
 COUNTS = np.array([10_000, 10, 10, 0, 0, 0, 0, 0, 0, 0, 0])
 ALPHA = 0.1

@@ -5,7 +5,7 @@
 Hsieh, Kavis, Rolland and Cevher (2018): a Dirichlet posterior of counts 20, 6 and 4 and alpha 0.5,
 by SMLD with the first category as the reference, from the uniform point, with all data and with
 batches of 10. For each number of iterations T the step size is that of Theorem 4, corrected
-(`step_sizes.for_mirror_langevin`); chains are examined after T iterations, and after a random
+(`step_rules.for_mirror_langevin`); chains are examined after T iterations, and after a random
 number from 1 to T, as in the theorem. The relative entropy is that of a histogram of Rosenblatt's
 numbers, uniform under the posterior, over 8 by 8 bins, less the average for as many exact draws;
 total variation uses the same histogram. "Fixed" is one step size for all T, the theorem's for the
@@ -25,9 +25,10 @@ import common
 import jax
 import jax.numpy as jnp
 import numpy as np
+from baselines import step_rules
 from scipy import special
 
-from simplex_jax._src import batches, estimators, step_sizes
+from simplex_jax._src import batches, estimators
 from simplex_jax._src.samplers import smld
 
 COUNTS, ALPHA, BATCH = np.array([20, 6, 4]), 0.5, 10
@@ -64,7 +65,7 @@ def main(quick: bool, out: Path, seed: int, chains: int | None) -> None:
     rows = []
     for batch_size, kind in CASES:
         rule = functools.partial(
-            step_sizes.for_mirror_langevin, variance=noise(batch_size), **given
+            step_rules.for_mirror_langevin, variance=noise(batch_size), **given
         )
         for steps in lengths:
             h = float(rule(lengths[-1] if kind == "fixed" else steps))

@@ -37,6 +37,7 @@ import jax.numpy as jnp
 import lda_common
 import numpy as np
 import scipy.sparse as sp
+from baselines import convex, myula, plmc
 from bias_cases import Case
 from bias_points import Point, clear, told_slope
 from bias_targets import Posterior, Statistics
@@ -48,10 +49,10 @@ from simplex_jax._src import arguments, batches, corpus, estimators, gradients, 
 from simplex_jax._src.base import Batch, Kernel, PyTree, freeze, static
 from simplex_jax._src.corpus import device, embedded_corpus
 from simplex_jax._src.estimators import Estimator
-from simplex_jax._src.geometry import convex, mirror, simplex
+from simplex_jax._src.geometry import mirror, simplex
 from simplex_jax._src.models.lda.counts import Local
 from simplex_jax._src.runtime import driver
-from simplex_jax._src.samplers import mamla, mld, myula, plmc
+from simplex_jax._src.samplers import mamla, mld
 from simplex_jax._src.schedules import StepSize
 
 FLOOR = 0.01

@@ -42,13 +42,14 @@ import common
 import jax
 import jax.numpy as jnp
 import numpy as np
+from baselines import reflected_cir
 from jax.scipy.special import logsumexp
 from scipy import stats
 
 from simplex_jax._src import batches, draws, estimators
 from simplex_jax._src.base import Kernel, static
 from simplex_jax._src.estimators import Estimator
-from simplex_jax._src.samplers import reflected_cir, scir, sgrld, smld
+from simplex_jax._src.samplers import scir, sgrld, smld
 
 STATES, SYMBOLS = 6, 27
 ALPHA = 0.1

@@ -15,10 +15,11 @@ import common
 import jax
 import jax.numpy as jnp
 import numpy as np
+from baselines import reflected_cir
 
 from simplex_jax._src import batches, estimators
 from simplex_jax._src.base import Kernel
-from simplex_jax._src.samplers import reflected_cir, scir, sgrld, smld
+from simplex_jax._src.samplers import scir, sgrld, smld
 
 CATEGORIES, SIZE, ALPHA = 10, 1000, 0.1
 SPARSE_COUNTS = (800, 100, 100, 0, 0, 0, 0, 0, 0, 0)

@@ -48,6 +48,7 @@ import common
 import jax
 import jax.numpy as jnp
 import numpy as np
+from baselines import reflected_cir
 from scipy.cluster import vq
 from scipy.sparse import csgraph
 
@@ -55,7 +56,7 @@ from simplex_jax._src import draws, schedules
 from simplex_jax._src.base import Kernel, bind
 from simplex_jax._src.batches import permutation
 from simplex_jax._src.estimators import Estimator, no_memory
-from simplex_jax._src.samplers import reflected_cir, scir, sgrld, smld
+from simplex_jax._src.samplers import scir, sgrld, smld
 
 COMMUNITIES = 10
 ALPHA = 1 / COMMUNITIES

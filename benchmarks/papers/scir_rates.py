@@ -29,8 +29,8 @@ and data.
 CIR's distribution is known: given estimates it is the same transition, so the moments of the
 stationary chain over independent batches solve two linear equations (`predicted`). If only the
 shape is estimated, that is Corollary 3.2 of the paper: the mean is right, and the variance larger
-by Var[a_hat] tanh(s / 2) / b^2, `laws.stationary_inflation`. If the rate is estimated, the mean is
-off as well.
+by Var[a_hat] tanh(s / 2) / b^2, `transitions.stationary_inflation`. If the rate is estimated, the
+mean is off as well.
 """
 
 import functools
@@ -44,9 +44,10 @@ import common
 import jax
 import jax.numpy as jnp
 import numpy as np
+from baselines import transitions
 from scipy import stats
 
-from simplex_jax._src import batches, estimators, laws
+from simplex_jax._src import batches, estimators
 from simplex_jax._src.base import Batch, Kernel, Position, PyTree, bind
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.samplers import cir, recipe, sgld
@@ -307,7 +308,7 @@ def predicted_moments(
             mean, result = predicted(shapes, rates, step_size)
         else:
             noise = totals.var(axis=0)  # the paper's formula, by the library
-            added = laws.stationary_inflation(noise, step_size, rate=rate, sigma=SIGMA)
+            added = transitions.stationary_inflation(noise, step_size, rate=rate, sigma=SIGMA)
             mean, result = exact, variance + np.asarray(added, np.float64)
         bias.append((mean - exact) / np.sqrt(variance))
         ratio.append(np.sqrt(result / variance))

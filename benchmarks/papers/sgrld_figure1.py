@@ -30,16 +30,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from arviz_stats.base import array_stats
-
-from simplex_jax._src import batches, estimators
-from simplex_jax._src.base import Info, Kernel, State
-from simplex_jax._src.geometry.parameterisations import (
+from baselines import rld
+from baselines.parameterisations import (
     EXPANDED_MEAN,
     EXPANDED_NATURAL,
     REDUCED_MEAN,
     REDUCED_NATURAL,
 )
-from simplex_jax._src.samplers import rld, scir
+
+from simplex_jax._src import batches, estimators
+from simplex_jax._src.base import Info, Kernel, State
+from simplex_jax._src.samplers import scir
 
 COUNTS = np.array([90, 5, 5, 0, 0, 0, 0, 0, 0, 0])
 ALPHA = 0.1

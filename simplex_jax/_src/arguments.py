@@ -201,6 +201,22 @@ def scalar(name: str, value: ArrayLike) -> jax.Array:
     return _required(name, number, positive(number), "finite and positive")
 
 
+def positives(name: str, value: ArrayLike) -> jax.Array:
+    """Return the array, or raise a ValueError with its name unless it is finite and positive."""
+    array = as_float(name, value)
+    require(name, array, positive(array), "finite and positive")
+    return array
+
+
+def bounds(lower: ArrayLike, upper: ArrayLike) -> tuple[jax.Array, jax.Array]:
+    """Return the bounds as arrays, or raise a ValueError unless the lower are below the upper."""
+    low, high = promote(lower=lower, upper=upper)
+    common_shape(None, lower=low, upper=high)
+    low, high = jnp.broadcast_arrays(low, high)
+    require("lower", low, low < high, "below upper")
+    return low, high
+
+
 def size(value: float) -> float:
     """Return a number of data as a float, or raise a ValueError unless it is finite and positive.
 

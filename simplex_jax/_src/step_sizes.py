@@ -1,11 +1,10 @@
-"""Rules for step sizes: from an estimator's measured noise, a bound, or the acceptance rate."""
+"""Rules for step sizes: from an estimator's measured noise, or the acceptance rate."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
 from simplex_jax._src.base import Kernel, PyTree, State, as_pytree, current_step
@@ -51,7 +50,7 @@ def for_inflation(
     """
     fraction, limit = arguments.all_masked(inflation=inflation, largest=largest)
     bounds = []
-    for a, v in zip(_leaves("shape", shape), _like("variance", variance, shape), strict=True):
+    for a, v in zip(leaves("shape", shape), leaves_like("variance", variance, shape), strict=True):
         arguments.common_shape(None, shape=a, variance=v)
         a, v = arguments.same_rank(a, v)
         ratio = (
@@ -59,108 +58,7 @@ def for_inflation(
         )
         bound = 2 * jnp.arctanh(jnp.where(ratio < 1, ratio, 0))
         bounds.append(jnp.where(ratio >= 1, jnp.inf, jnp.where(ratio < 1, bound, jnp.nan)))
-    return jnp.minimum(_smallest(bounds), limit)
-
-
-def for_gradient_noise(
-    variance: PyTree, fraction: float = 0.1, *, preconditioner: PyTree = 1.0
-) -> jax.Array:
-    r"""Return the step of Langevin kernels at which injected noise dominates gradient noise.
-
-    In a step :math:`x' = x + h M g + \sqrt{2 h M}\, \xi` the noise of the gradient g has variance
-    :math:`h^2 M_j^2 V_j`, and the injected noise :math:`2 h M_j`. Their ratio is at most
-    `fraction`:
-
-    .. math:: h = 2 \cdot \text{fraction} \,/\, \max_j M_j V_j
-
-    (Welling and Teh 2011, section 4.2, whose epsilon is 2 h and V_s is V n / N^2). To first order
-    it is also the relative increase of the variance of a normal posterior. The paper uses the
-    largest eigenvalue of the covariance of g instead of its largest variance: if the coordinates of
-    the gradient noise are strongly dependent, divide by the ratio of the two, at most the
-    dimension. Stability of the Euler step is a separate bound, not considered here.
-
-    Args:
-        variance: Variances of the gradient estimate over batches, at least 0 and not all 0: a tree
-            of arrays, `gradients.variance` of an estimator near the mode.
-        fraction: Largest ratio, positive and far below 1.
-        preconditioner: The diagonal of M, positive: one array or a tree like the variances.
-
-    Returns:
-        The step, a scalar; NaN where values cannot be checked and are out of range.
-
-    Raises:
-        ValueError: An argument is out of range, all variances are 0 (an exact gradient does not
-            limit the step), or the trees differ in structure.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from simplex_jax._src import step_sizes
-        >>> print(step_sizes.for_gradient_noise(jnp.array([4.0, 200.0])))
-        0.001
-    """
-    (limit,) = arguments.all_masked(fraction=fraction)
-    ratios = []
-    scales = _like("preconditioner", preconditioner, variance)
-    for v, m in zip(_leaves("variance", variance), scales, strict=True):
-        arguments.common_shape(None, variance=v, preconditioner=m)
-        scale = arguments.masked("preconditioner", m)
-        ratios.append(arguments.masked("variance", v, or_zero=True) * scale)
-    noise = -_smallest([-ratio for ratio in ratios])
-    needs = "above 0 somewhere: an exact gradient does not limit the step"
-    arguments.require("variance", noise, noise > 0, needs)
-    return jnp.where(noise > 0, 2 * limit / noise, jnp.nan)
-
-
-def for_mirror_langevin(
-    num_steps: int,
-    *,
-    distance: ArrayLike,
-    lipschitz: ArrayLike,
-    dimension: int,
-    variance: ArrayLike = 0.0,
-) -> jax.Array:
-    r"""Return the best step of mirrored Langevin dynamics for a number of steps T.
-
-    If the dual potential W is convex with second derivatives of at most L, one of :math:`x^1,
-    \dots, x^T` chosen at random, with a constant step h, is no further from the target than
-
-    .. math::
-        D(x \,\|\, \pi) \le \frac{W_2^2}{2 h T} + h\, (L d + \sigma^2), \qquad
-        h = \min\Big( \frac{W_2}{\sqrt{2 T (L d + \sigma^2)}},\; \frac1L \Big)
-
-    This h minimises the bound, to :math:`W_2 \sqrt{2 (L d + \sigma^2) / T}` (Hsieh et al. 2018,
-    theorem 4 and equation F.1; the printed step has W_2 in the denominator by mistake). For
-    `samplers.mld` and `samplers.smld`; for a Dirichlet posterior whose concentrations sum to A, L
-    is A / 2, and d is the number of categories minus one.
-
-    Args:
-        num_steps: T, positive.
-        distance: W_2 between the initial and the stationary distribution of y, positive. From a
-            single point it is the root mean square distance of y to that point.
-        lipschitz: L, positive.
-        dimension: d of y, positive.
-        variance: sigma^2 of the gradient in y, summed over coordinates; 0 with all the data.
-
-    Returns:
-        The step, a scalar.
-
-    Raises:
-        ValueError: An argument is out of range.
-
-    Example:
-        >>> from simplex_jax._src import step_sizes
-        >>> bound = {"distance": 2.0, "lipschitz": 15.0, "dimension": 2}
-        >>> print(f"{step_sizes.for_mirror_langevin(100, **bound):.4f}")
-        0.0258
-        >>> print(f"{step_sizes.for_mirror_langevin(100, variance=90.0, **bound):.4f}")
-        0.0129
-    """
-    steps = arguments.at_least("num_steps", num_steps, 1)
-    d = arguments.at_least("dimension", dimension, 1)
-    w, most, noise = arguments.all_masked(
-        ("variance",), distance=distance, lipschitz=lipschitz, variance=variance
-    )
-    return jnp.minimum(w / jnp.sqrt(2.0 * steps * (most * float(d) + noise)), 1 / most)
+    return jnp.minimum(smallest(bounds), limit)
 
 
 class Accepting(Protocol):
@@ -222,15 +120,14 @@ def adapt(
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import batches, bind, estimators, step_sizes
-        >>> from simplex_jax._src.base import static
-        >>> from simplex_jax.samplers import rld
-        >>> labels = jnp.array([0, 0, 0, 1, 2, 2])
-        >>> build = bind(
-        ...     static(rld.build, metropolis=6), estimators.categorical(size=6), 0.5)
-        >>> state = build(0.1).init(jax.random.key(0), jnp.ones(3))
-        >>> h = step_sizes.adapt(jax.random.key(1), build, state, batches.full(labels))
-        >>> bool(0.005 < h < 0.5)
+        >>> from simplex_jax import batches, bind, step_sizes
+        >>> from simplex_jax.samplers import barker
+        >>> def log_density(x, scales):
+        ...     return -((x / scales) ** 2).sum() / 2
+        >>> build = bind(barker.build, bind(log_density, scales=jnp.array([1.0, 2.0])))
+        >>> state = build(0.1).init(jax.random.key(0), jnp.ones(2))
+        >>> h = step_sizes.adapt(jax.random.key(1), build, state, batches.none)
+        >>> bool(1.0 < h < 4.0)
         True
     """
     num_steps = arguments.at_least("num_steps", num_steps, 1)
@@ -285,23 +182,24 @@ def _acceptance(info: Accepting) -> jax.Array:
         raise ValueError("build must return a kernel whose info has `acceptance`") from None
 
 
-def _leaves(name: str, tree: PyTree) -> list[jax.Array]:
-    leaves = [arguments.as_float(name, leaf) for leaf in _flatten(tree)[0]]
-    if not leaves:
+def leaves(name: str, tree: PyTree) -> list[jax.Array]:
+    """Return the leaves as float arrays, at least one."""
+    arrays = [arguments.as_float(name, leaf) for leaf in _flatten(tree)[0]]
+    if not arrays:
         raise ValueError(f"{name} must have at least one leaf")
-    return leaves
+    return arrays
 
 
-def _like(name: str, tree: PyTree, model: PyTree) -> list[jax.Array]:
+def leaves_like(name: str, tree: PyTree, model: PyTree) -> list[jax.Array]:
     """Return the leaves of a tree with the structure of `model`; a single array is repeated."""
     structure, own = _flatten(model)[1], _flatten(tree)[1]
     if jax.tree_util.treedef_is_leaf(own):
-        return _leaves(name, tree) * structure.num_leaves
+        return leaves(name, tree) * structure.num_leaves
     if own != structure:
         raise ValueError(
             f"{name} must be one array or have the structure {structure}; its structure is {own}"
         )
-    return _leaves(name, tree)
+    return leaves(name, tree)
 
 
 def _flatten(tree: PyTree) -> tuple[list[Any], Any]:
@@ -309,5 +207,6 @@ def _flatten(tree: PyTree) -> tuple[list[Any], Any]:
     return jax.tree.flatten(tree, is_leaf=arguments.is_numbers)
 
 
-def _smallest(arrays: list[jax.Array]) -> jax.Array:
+def smallest(arrays: list[jax.Array]) -> jax.Array:
+    """Return the smallest entry of all."""
     return jnp.concatenate([array.ravel() for array in arrays]).min()

@@ -206,12 +206,12 @@ def test_full_batches_give_the_gamma_posterior(case):
 
 def test_the_predicted_moments_are_those_of_the_library_and_of_simulation(seed):
     rates = importlib.import_module("scir_rates")
-    laws = importlib.import_module("simplex_jax._src.laws")
+    transitions = importlib.import_module("baselines.transitions")
     generator = np.random.default_rng(seed)
     b, h = 3.0, 0.4
     shapes = generator.gamma(4.0, 0.5, 20_000)
     mean, variance = rates.predicted(shapes, np.full_like(shapes, b), h, sigma=1.1)
-    added = laws.stationary_inflation(shapes.var(), h, rate=b, sigma=1.1)
+    added = transitions.stationary_inflation(shapes.var(), h, rate=b, sigma=1.1)
     assert mean == pytest.approx(shapes.mean() / b, rel=1e-6)
     assert variance == pytest.approx(shapes.mean() / b**2 + float(added), rel=1e-4)
 

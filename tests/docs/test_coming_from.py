@@ -64,10 +64,9 @@ def test_hidden_markov_model():
     middles = (np.arange(60) + 0.5) / 60
     grid = np.meshgrid(0.02 + 0.2 * middles, 0.05 + 0.55 * middles, indexing="ij")
     p, q = (axis.ravel() for axis in grid)
-    log_rows = np.log(np.stack([[1 - p, p], [q, 1 - q]])).transpose(2, 0, 1)
-    log_likelihood = jax.vmap(scope["log_likelihood"], in_axes=(0, None))
-    log_density = log_likelihood(jnp.asarray(log_rows, jnp.float32), scope["y"][None])
-    weights = np.asarray(jax.nn.softmax(log_density))
+    rows = np.stack([[1 - p, p], [q, 1 - q]]).transpose(2, 0, 1)
+    log_density = jax.vmap(scope["log_density"], in_axes=(0, None))
+    weights = np.asarray(jax.nn.softmax(log_density(jnp.asarray(rows, jnp.float32), scope["y"])))
     for values, result in ((p, scope["rows"][0, 1]), (q, scope["rows"][1, 0])):
         mean = weights @ values
         assert abs(result - mean) < 0.2 * np.sqrt(weights @ (values - mean) ** 2)

@@ -17,7 +17,7 @@ LAYERS = (
     ("arguments", "border", "native", "precision", "version"),
     ("draws",),
     ("base",),
-    ("geometry", "schedules", "batches", "laws", "step_sizes"),
+    ("geometry", "schedules", "batches", "step_sizes"),
     ("estimators",),
     ("gradients",),
     ("samplers",),

@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from baselines import rld
 
 from simplex_jax._src import batches, estimators, gradients
 from simplex_jax._src.geometry import manifolds, mirror
-from simplex_jax._src.samplers import barker, gmc, mamla, mapla, rld
+from simplex_jax._src.samplers import barker, gmc, mamla, mapla
 
 
 def test_measured_variance_of_whole_numbers(getkey):

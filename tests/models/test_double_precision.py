@@ -26,7 +26,7 @@ LDA = [
     *({"beta": mode, "engine": e} for mode in ("learn", "learn-vector") for e in ENGINES),
     {"alpha": "learn", "beta": "learn", "chains": 2, "batch_size": 8},
     {"alpha": "learn", "counts": "subsampled", "batch_size": 8},
-    *({"sampler": name} for name in ("scir", "sgrld", "sgrhmc", "smld", "reflected-cir")),
+    *({"sampler": name} for name in ("scir", "sgrld", "sgrhmc", "smld")),
     *({"counts": name, "batch_size": 8} for name in ("subsampled", "control-variate")),
     {"local": "blocked", "batch_size": 8},
     {"seed_words": ["one: w0 w1", "two: w3"], "seed_weight": 5.0, "alpha": "learn"},

@@ -14,6 +14,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from baselines import rld
 from support import numpyro_cases as cases
 
 from simplex_jax._src import estimators
@@ -21,8 +22,6 @@ from simplex_jax._src.numpyro import SGMCMC, Sampler, inflation
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
 from simplex_jax._src.samplers import (
     gsgnht,
-    reflected_cir,
-    rld,
     scir,
     sgbd,
     sggmc,
@@ -79,9 +78,6 @@ ALIKE = normal, ROWS, np.full(3, 404**-0.5)
 VARIANCE = 400**2 / BATCH * 390 / 399
 CASES = {
     "scir": Case(*SPARSE, partial(scir.build, step_size=0.2), (1 + RATIO * np.tanh(0.1)) ** 0.5),
-    "reflected": Case(
-        *SPARSE, partial(reflected_cir.build, step_size=0.1), (1 + RATIO * 0.05) ** 0.5
-    ),
     "sgrhmc": Case(
         *SPARSE, partial(sgrhmc.build, step_size=0.3, friction=3.0), (1 + RATIO * 0.05) ** 0.5
     ),

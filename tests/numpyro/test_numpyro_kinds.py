@@ -18,10 +18,10 @@ from numpyro.infer import MCMC
 from support import numpyro_cases as cases
 from support.statistics_checks import family, mean_z
 
-from simplex_jax._src.geometry import convex, mirror
+from simplex_jax._src.geometry import mirror
 from simplex_jax._src.numpyro import SCIR, SGMCMC
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
-from simplex_jax._src.samplers import mld, myula, plmc, recipe, sggmc, sghmc, sgnht, sgrhmc, sgrld
+from simplex_jax._src.samplers import mld, recipe, sggmc, sghmc, sgnht, sgrhmc, sgrld
 
 ROWS = jnp.linspace(-0.1, 0.7, 20)
 TOTAL = 6.0
@@ -91,15 +91,6 @@ CASES = {
     ),
     "mld, cube": Case("cube", partial(mld.build, mirror=mirror.hypercube(), step_size=0.01)),
     "mld, simplex": Case("simplex", partial(mld.build, mirror=mirror.simplex(), step_size=0.01)),
-    "plmc": Case(
-        "cube", partial(plmc.build, projection=convex.box(-1, 1), step_size=4e-4), options=LONG
-    ),
-    "myula": Case(
-        "cube",
-        partial(myula.build, projection=convex.box(-1, 1), step_size=1.5e-4, smoothing=3e-4),
-        bias=0.13,  # its law reaches out of the cube by the root of the smoothing
-        options={"num_warmup": 8000},
-    ),
     "sggmc": Case("sphere", partial(sggmc.build, step_size=0.1)),
     "sgrhmc": Case("simplex", partial(sgrhmc.build, step_size=0.05)),
 }

@@ -14,7 +14,7 @@ from support.statistics_checks import family, mean_z, variance_z
 
 from simplex_jax._src.numpyro import SGMCMC
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
-from simplex_jax._src.samplers import barker, gsgnht, reflected_cir, scir, sgld, sgrld, smld
+from simplex_jax._src.samplers import barker, gsgnht, scir, sgld, sgrld, smld
 
 pytestmark = pytest.mark.slow
 
@@ -142,18 +142,12 @@ def test_unit_vectors_beside_real_numbers() -> None:
     assert "m: step_size 0.1" in mcmc.sampler.get_diagnostics_str(mcmc.last_state)
 
 
-@pytest.mark.parametrize(
-    ("build", "bias"), [(scir.build, 0.05), (reflected_cir.build, 0.15)], ids=["scir", "reflected"]
-)
-def test_a_likelihood_that_is_normalised_in_the_site(getkey, build, bias) -> None:
-    """Its counts have the sum 0: kernels that want positive ones get those that pull alike.
-
-    What is reflected stays away from the face of an empty part, also with shorter steps.
-    """
+def test_a_likelihood_that_is_normalised_in_the_site(getkey) -> None:
+    """Its counts have the sum 0: kernels that want positive ones get those that pull alike."""
     x = jnp.asarray(cases.POINTS, jnp.float32)
-    kernel = SGMCMC(cases.mixture, partial(build, step_size=0.02, total="refreshed"))
+    kernel = SGMCMC(cases.mixture, partial(scir.build, step_size=0.02, total="refreshed"))
     last, _ = cases.ends(kernel, getkey(), x, num_chains=1000, num_warmup=2500, num_samples=1)
     for part in range(3):
         u = cases.mixture_uniform(last["w"], part)
-        assert abs(u.mean() - 0.5) < bias
-        assert abs(u.var() - 1 / 12) < 0.3 * bias
+        assert abs(u.mean() - 0.5) < 0.05
+        assert abs(u.var() - 1 / 12) < 0.015

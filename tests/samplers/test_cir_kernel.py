@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from baselines import transitions
 from support import reference_laws
 from support import statistics_checks as checks
 from support.invariance import rejects
 
-from simplex_jax._src import batches, estimators, laws
+from simplex_jax._src import batches, estimators
 from simplex_jax._src.runtime import driver
 from simplex_jax._src.samplers import cir
 from simplex_jax._src.samplers.positive import Evidence
@@ -155,7 +156,7 @@ def test_minibatch_moments_follow_corollary_3_2_with_a_rate(getkey):
     noise = 10**2 / n * float(events.var())
 
     def p_values(variance, sigma):
-        law = laws.scir_over_batches(start, a, h, steps, variance, rate=b, sigma=sigma)
+        law = transitions.scir_over_batches(start, a, h, steps, variance, rate=b, sigma=sigma)
         mean, spread = float(law.mean), float(law.variance)
         return {
             "mean": checks.mean_z(theta, mean, spread),

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from baselines import transitions
 from scipy import special
 from support import statistics_checks as checks
 from support.invariance import rejects
 
-from simplex_jax._src import estimators, laws
+from simplex_jax._src import estimators
 from simplex_jax._src.runtime import driver
 from simplex_jax._src.samplers import gbm
 from simplex_jax._src.samplers.positive import LogEvidence
@@ -67,7 +68,7 @@ def test_one_step_is_the_exact_transition(getkey):
     log_theta = run(getkey, np.broadcast_to(START, (ROWS, 3)), 1)
     assert not checks.family(transition_checks(log_theta))
     # The law in `laws` is the same one.
-    result = laws.ornstein_uhlenbeck(np.log(START), M, P, H, sigma=SIGMA)
+    result = transitions.ornstein_uhlenbeck(np.log(START), M, P, H, sigma=SIGMA)
     assert not checks.family(normal_checks(log_theta, *map(np.asarray, result)))
 
 
@@ -126,7 +127,7 @@ def test_without_a_pull_it_is_geometric_brownian_motion(getkey):
     start = np.broadcast_to(START, (ROWS, 3))
     log_theta = run(getkey, start, 2, mean=mean, precision=precision, evidence=nothing)
     drift = SIGMA**2 * (1 + pull) / 2
-    law = laws.geometric_brownian(START, drift, 2 * H, sigma=SIGMA)
+    law = transitions.geometric_brownian(START, drift, 2 * H, sigma=SIGMA)
     assert not checks.family(normal_checks(log_theta, *map(np.asarray, law)))
     # Without the curvature term of Ito's formula.
     wrong = np.log(START) + 2 * H * drift
@@ -152,7 +153,7 @@ def test_minibatch_moments(getkey):
     noise = (tau * 5) ** 2 / 2 * float(x.var()) / p**2
 
     def p_values(variance):
-        law = laws.ornstein_uhlenbeck(
+        law = transitions.ornstein_uhlenbeck(
             np.log(3.0), m, p, steps * h, sigma=sigma, variance=variance, step_size=h
         )
         mean, spread = float(law.mean), float(law.variance)

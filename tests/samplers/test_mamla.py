@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from baselines import proposals
+from baselines.parameterisations import REDUCED_NATURAL
 from scipy import stats
 from support import convex_laws as laws
 from support import invariance
@@ -15,8 +17,7 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 
 from simplex_jax._src.geometry import mirror
-from simplex_jax._src.geometry.parameterisations import REDUCED_NATURAL
-from simplex_jax._src.samplers import mamla, metropolis, proposals
+from simplex_jax._src.samplers import mamla, metropolis
 
 # Log density, mirror map, step size, draws and checks.
 TARGETS = {

@@ -12,15 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from baselines import reflected_cir, rld
+from baselines.parameterisations import REDUCED_MEAN
 from scipy import special, stats
 from support import invariance
 from support import statistics_checks as checks
 from support.marks import slow_but
 
 from simplex_jax._src import base, batches, draws, estimators
-from simplex_jax._src.geometry.parameterisations import REDUCED_MEAN
 from simplex_jax._src.runtime import driver
-from simplex_jax._src.samplers import reflected_cir, rld, scir, sgrhmc, sgrld, smld
+from simplex_jax._src.samplers import scir, sgrhmc, sgrld, smld
 
 # The running example of Baker et al. 2018, sections 1.3 and 2.2: d = 10, N = 1000, sparse.
 ALPHA = 0.1

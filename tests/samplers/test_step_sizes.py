@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from baselines import step_rules, transitions
 
-from simplex_jax._src import base, batches, estimators, gradients, laws, step_sizes
+from simplex_jax._src import base, batches, estimators, gradients, step_sizes
 
 
 def test_inflation_is_as_asked_where_it_is_largest():
@@ -18,7 +19,7 @@ def test_inflation_is_as_asked_where_it_is_largest():
     variance = {"x": np.array([1600.0, 9000.0, 0.0]), "y": np.array(60.0)}
     h = step_sizes.for_inflation(shape, variance, 0.2)
     growth = {
-        name: np.asarray(laws.stationary_inflation(variance[name], h)) / shape[name]
+        name: np.asarray(transitions.stationary_inflation(variance[name], h)) / shape[name]
         for name in shape
     }
     # 2 artanh(0.2 * 100.1 / 9000), of the second.
@@ -42,20 +43,20 @@ def test_at_the_step_from_measured_noise_scir_has_the_inflation_asked_for(getkey
     measured = gradients.variance(estimator, getkey(), jnp.zeros(3), stream, 20_000)
     a, variance = 0.5 + 100 * p, 100**2 * p * (1 - p) / 10
     h = step_sizes.for_inflation(a, measured, 0.6)
-    growth = np.asarray(laws.scir_over_batches(a, a, h, 1000, variance).variance) / a - 1
+    growth = np.asarray(transitions.scir_over_batches(a, a, h, 1000, variance).variance) / a - 1
     assert growth.max() == pytest.approx(0.6, rel=0.06)
 
 
 def test_gradient_noise_is_the_asked_fraction_of_the_injected():
     variance = {"x": np.array([4.0, 200.0]), "y": np.array([1.0])}
-    h = float(step_sizes.for_gradient_noise(variance, 0.05))
+    h = float(step_rules.for_gradient_noise(variance, 0.05))
     assert h**2 * 200 / (2 * h) == pytest.approx(0.05)
     scale = {"x": np.array([10.0, 0.1]), "y": np.array([1.0])}
-    h = float(step_sizes.for_gradient_noise(variance, 0.05, preconditioner=scale))
+    h = float(step_rules.for_gradient_noise(variance, 0.05, preconditioner=scale))
     assert (h * 10) ** 2 * 4 / (2 * h * 10) == pytest.approx(0.05)
     # The stationary variance of x' = x + h (g - k x) + sqrt(2 h) xi grows by that, to first order.
     k, noise = 1.0, 200.0
-    h = float(step_sizes.for_gradient_noise(noise, 0.05))
+    h = float(step_rules.for_gradient_noise(noise, 0.05))
     recursion = lambda noise: (2 * h + h**2 * noise) / (1 - (1 - h * k) ** 2)  # noqa: E731
     assert recursion(noise) / recursion(0.0) - 1 == pytest.approx(0.05)
 
@@ -134,18 +135,18 @@ def test_the_step_of_mirrored_langevin_dynamics_has_the_least_bound():
         return 2.1**2 / (2 * h * steps) + h * (15.0 * 3 + variance)
 
     for steps, variance in ((50, 0.0), (1000, 0.0), (1000, 250.0)):
-        h = float(step_sizes.for_mirror_langevin(steps, variance=variance, **given))
+        h = float(step_rules.for_mirror_langevin(steps, variance=variance, **given))
         least = 2.1 * np.sqrt(2 * (15.0 * 3 + variance) / steps)
         assert bound(h, steps, variance) == pytest.approx(least, rel=1e-5)
         assert least < min(bound(c * h, steps, variance) for c in (0.8, 1.2))
-    assert float(step_sizes.for_mirror_langevin(1, **given)) == pytest.approx(1 / 15)
-    large = float(step_sizes.for_mirror_langevin(10**10, **given))  # beyond int32
+    assert float(step_rules.for_mirror_langevin(1, **given)) == pytest.approx(1 / 15)
+    large = float(step_rules.for_mirror_langevin(10**10, **given))  # beyond int32
     assert large == pytest.approx(2.1 / np.sqrt(2e10 * 45), rel=1e-5)
     for name in given:
         with pytest.raises(ValueError, match=name):
-            step_sizes.for_mirror_langevin(10, **given | {name: 0})
+            step_rules.for_mirror_langevin(10, **given | {name: 0})
     with pytest.raises(ValueError, match="variance"):
-        step_sizes.for_mirror_langevin(10, variance=-1.0, **given)
+        step_rules.for_mirror_langevin(10, variance=-1.0, **given)
 
 
 def test_bad_input_is_named(getkey):
@@ -156,20 +157,20 @@ def test_bad_input_is_named(getkey):
             with pytest.raises(ValueError, match=name):
                 rule(values.pop("shape"), values.pop("variance"), **values)
         with pytest.raises(ValueError, match="fraction"):
-            step_sizes.for_gradient_noise(1.0, value)
+            step_rules.for_gradient_noise(1.0, value)
         with pytest.raises(ValueError, match="preconditioner"):
-            step_sizes.for_gradient_noise(1.0, preconditioner=value)
+            step_rules.for_gradient_noise(1.0, preconditioner=value)
         for name in ("target", "initial"):
             with pytest.raises(ValueError, match=name):
                 adapt(getkey, **{name: value})
-    for wrong in (rule, lambda shape, value: step_sizes.for_gradient_noise(value)):
+    for wrong in (rule, lambda shape, value: step_rules.for_gradient_noise(value)):
         for value in (-1.0, np.nan, np.inf):
             with pytest.raises(ValueError, match="variance"):
                 wrong(1.0, value)
             assert np.isnan(jax.jit(wrong)(1.0, value))
     assert np.isnan(jax.jit(rule)(-1.0, 1.0))
     with pytest.raises(ValueError, match="an exact gradient"):
-        step_sizes.for_gradient_noise(np.zeros(3))
+        step_rules.for_gradient_noise(np.zeros(3))
     with pytest.raises(ValueError, match="variance must be one array or have the structure"):
         rule({"a": 1.0, "b": 2.0}, {"a": 1.0})
     with pytest.raises(ValueError, match="below 1"):
@@ -192,7 +193,7 @@ def test_a_list_of_numbers_is_one_array():
     assert h == float(step_sizes.for_inflation(np.array(shape), np.array(variance)))
     scale = np.array([1.0, 0.01])
     assert float(
-        step_sizes.for_gradient_noise([4.0, 200.0], preconditioner=scale)
+        step_rules.for_gradient_noise([4.0, 200.0], preconditioner=scale)
     ) == pytest.approx(0.05)
 
 
@@ -200,4 +201,4 @@ def test_shapes_that_do_not_fit_are_told():
     with pytest.raises(ValueError, match=r"shape \(3,\), variance \(4,\) do not broadcast"):
         step_sizes.for_inflation(np.ones(3), np.ones(4))
     with pytest.raises(ValueError, match=r"variance \(3,\), preconditioner \(4,\)"):
-        step_sizes.for_gradient_noise(np.ones(3), preconditioner=np.ones(4))
+        step_rules.for_gradient_noise(np.ones(3), preconditioner=np.ones(4))

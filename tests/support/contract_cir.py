@@ -4,9 +4,10 @@ import functools
 
 import jax.numpy as jnp
 import numpy as np
+from baselines import reflected_cir
 
 from simplex_jax._src import batches, estimators
-from simplex_jax._src.samplers import cir, gbm, reflected_cir, scir, sgrld
+from simplex_jax._src.samplers import cir, gbm, scir, sgrld
 from simplex_jax._src.samplers.positive import Evidence, LogEvidence
 from support.contract_case import Case
 

@@ -5,10 +5,11 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+from baselines import rld
+from baselines.parameterisations import EXPANDED_MEAN, REDUCED_MEAN, REDUCED_NATURAL
 
 from simplex_jax._src import batches, estimators, gradients
-from simplex_jax._src.geometry.parameterisations import EXPANDED_MEAN, REDUCED_MEAN, REDUCED_NATURAL
-from simplex_jax._src.samplers import barker, rld, sgbd, sgld
+from simplex_jax._src.samplers import barker, sgbd, sgld
 from support import mixture_target as mixture
 from support.contract_case import Case
 

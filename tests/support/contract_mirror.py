@@ -5,10 +5,11 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from baselines import convex, myula, plmc
 
 from simplex_jax._src import batches, estimators, gradients
-from simplex_jax._src.geometry import convex, mirror
-from simplex_jax._src.samplers import mamla, mapla, mld, myula, plmc, smld
+from simplex_jax._src.geometry import mirror
+from simplex_jax._src.samplers import mamla, mapla, mld, smld
 from support.contract_case import Case
 
 LABELS = np.array([0] * 8 + [1] + [3])

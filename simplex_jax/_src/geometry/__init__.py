@@ -2,22 +2,18 @@
 
 from simplex_jax._src.geometry import (
     bessel,
-    convex,
     manifolds,
     metrics,
     mirror,
-    parameterisations,
     simplex,
     von_mises_fisher,
 )
 
 __all__ = [
     "bessel",
-    "convex",
     "manifolds",
     "metrics",
     "mirror",
-    "parameterisations",
     "simplex",
     "von_mises_fisher",
 ]

@@ -17,11 +17,10 @@ import jax
 from jax import lax
 from jax.extend import backend
 
-import simplex_jax
 from simplex_jax._src.native import VARIABLE
 
 PLATFORMS = ("cpu", "cuda")
-_PACKAGE = Path(simplex_jax.__file__).parent
+_PACKAGE = Path(__file__).parents[2]
 
 
 class NativeCodeWarning(UserWarning):

@@ -25,10 +25,6 @@ from simplex_jax._src.samplers import (
     mamla,
     mapla,
     mld,
-    myula,
-    plmc,
-    reflected_cir,
-    rld,
     scir,
     sggmc,
     sgrhmc,
@@ -43,11 +39,9 @@ COUNTS, POINTS, SPHERES, REAL, DENSITY = "counts", "points", "spheres", "real", 
 _REAL = (REAL, DENSITY)
 # Coordinates of the samplers that do not move real numbers.
 _CHARTS: dict[Build, str] = {
-    **dict.fromkeys(
-        (reflected_cir.build, rld.build, scir.build, sgrhmc.build, sgrld.build, smld.build), COUNTS
-    ),
+    **dict.fromkeys((scir.build, sgrhmc.build, sgrld.build, smld.build), COUNTS),
     **dict.fromkeys((gsgnht.build, sggmc.build), SPHERES),
-    **dict.fromkeys((mld.build, myula.build, plmc.build), POINTS),
+    mld.build: POINTS,
     barker.build: DENSITY,
 }
 _UNFIT: dict[Build, str] = {

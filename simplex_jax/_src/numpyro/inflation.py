@@ -8,7 +8,7 @@ deviations are too large by the *inflation*, :math:`\sqrt T`.
 preconditioner M, mass m, friction c and noise estimate W (0 if there is none),
 
 .. math::
-    T - 1 = \tfrac12 h M V \text{ (sgld, plmc, myula, mld)}, \qquad
+    T - 1 = \tfrac12 h M V \text{ (sgld, mld)}, \qquad
     \frac{h (V - W)}{2 c\, m} \text{ (sghmc, sggmc)}.
 
 **Counts.** A site x has the law Gamma(a, b), or is on the simplex, where b is the sum of its shapes
@@ -23,7 +23,7 @@ For similar rows, n of N without replacement, :math:`\rho = (N / n) (N - n) / (N
 for other rows, and smaller for counts that a prior outweighs. T - 1 is
 
 .. math::
-    \rho \tanh(h / 2) \text{ (SCIR, scir)}, \qquad \tfrac12 \rho h \text{ (reflected_cir)}, \qquad
+    \rho \tanh(h / 2) \text{ (SCIR, scir)}, \qquad
     \frac{\rho h}{2 c} \text{ (sgrhmc)}, \qquad \tfrac12 \rho h b / S \text{ (sgrld)},
 
 since the weights of `sgrld` sum not to b but to some S, about the sum of the prior's
@@ -67,9 +67,6 @@ from simplex_jax._src.numpyro.sites import Values
 from simplex_jax._src.samplers import (
     gsgnht,
     mld,
-    myula,
-    plmc,
-    reflected_cir,
     scir,
     sgbd,
     sggmc,
@@ -441,8 +438,6 @@ def _per_friction(step: Step, name: str) -> jax.Array:
 
 RULES: dict[Callable, Rule] = {
     sgld.update: Rule(_variance, _linear(_langevin)),
-    plmc.update: Rule(_variance, _linear(_half)),
-    myula.update: Rule(_variance, _linear(_half)),
     mld.update: Rule(_dual_variance, _linear(_half)),
     sgbd.update: Rule(_variance, _signs),
     sghmc.update: Rule(_variance, _linear(_momentum, less="noise_estimate")),
@@ -450,7 +445,6 @@ RULES: dict[Callable, Rule] = {
     sggmc.update: Rule(_tangent_variance, _linear(_per_friction, less="noise_estimate")),
     gsgnht.update: Rule(_tangent_variance, _thermostat),
     scir.update: Rule(_ratio, _tanh),
-    reflected_cir.update: Rule(_ratio, _linear(_half)),
     sgrhmc.update: Rule(_ratio, _linear(_per_friction)),
     sgrld.update: Rule(_ratio_to_total, _linear(_half)),
     smld.update: Rule(_ratio_of_logs, _linear(_half)),

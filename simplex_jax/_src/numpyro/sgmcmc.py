@@ -53,18 +53,18 @@ class SGMCMC(ModelKernel):
 
     Minibatch noise increases the standard deviations of the samples, more with longer steps. The
     factor is shown as the *inflation* of each site. Above 1.1, a warning names the step size that
-    would reduce it (see `inflation` for the rule of each kernel; "not known" for `rld`,
+    would reduce it (see `inflation` for the rule of each kernel; "not known" for
     `recipe`, `sgrld` with refreshed totals, and your own kernels). Models whose log density is
     random itself, by ``numpyro.prng_key()``, are treated in the same way.
 
     Each sampler has its coordinates:
 
-    - `sgrld`, `smld`, `scir`, `sgrhmc`, `reflected_cir`, `rld`: simplex sites, as
-      log-probabilities, with generalised counts for the gradient and the concentrations of the
-      prior for alpha. `scir`, `sgrhmc` and `reflected_cir` set negative counts to 0, a bias that
-      `get_diagnostics_str` shows as "clamped"; the kernel `SCIR` does not have it;
+    - `sgrld`, `smld`, `scir`, `sgrhmc`: simplex sites, as log-probabilities, with generalised
+      counts for the gradient and the concentrations of the prior for alpha. `scir` and `sgrhmc`
+      set negative counts to 0, a bias that `get_diagnostics_str` shows as "clamped"; the kernel
+      `SCIR` does not have it;
     - `sggmc`, `gsgnht`: unit vectors, as points of the sphere, unless they are given a manifold;
-    - `mld`, `plmc`, `myula`: the constrained values;
+    - `mld`: the constrained values;
     - `sgld`, `sghmc`, `sgnht`, `sgbd`, `recipe`, `barker`: any continuous site, through numpyro's
       bijection from the real numbers. This also holds for your own ``build``, unless a `Sampler`
       declares its coordinates.

@@ -23,7 +23,7 @@ def to_blackjax(kernel: Kernel, stream: Stream, key: jax.Array) -> Any:
     their program.
 
     Adaptation: `blackjax.window_adaptation` is for BlackJAX's own Hamiltonian kernels. The Info of
-    `barker`, `gmc`, `mamla`, `mapla` and of `rld` with `metropolis` has an `acceptance`, which
+    `barker`, `gmc`, `mamla` and `mapla` has an `acceptance`, which
     `blackjax.adaptation.step_size.dual_averaging_adaptation` and `step_sizes.adapt` use;
     `step_sizes` has rules for the other kernels.
 

@@ -1,14 +1,13 @@
 """Sampling algorithms, one per module: `State`, `Info`, `init`, `update`, `build`.
 
-- On the simplex, from counts (`estimators`, `gradients.counts`): `scir`, `sgrld`, `sgrhmc`, `smld`,
-  `rld` (four parameterisations, with or without Metropolis), and `reflected_cir`, a baseline.
+- On the simplex, from counts (`estimators`, `gradients.counts`): `scir`, `sgrld`, `sgrhmc`, `smld`.
 - On (0, inf), from the evidence of `positive`: `cir` for gamma, `gbm` for lognormal posteriors.
 - On R^d, from gradients (`gradients`): `sgld`, `sghmc`, `sgnht`, `sgbd`, and `recipe` for your own
   sampler; from a log density: `barker`, exact.
 - On manifolds with known geodesics (`geometry.manifolds`), from gradients: `sggmc`, `gsgnht`; from
   a log density: `gmc`, exact.
-- On convex sets, from gradients: `mld` with any mirror map, and the baselines `plmc` and `myula`;
-  from a log density, exact: `mamla` with a mirror map, `mapla` with a metric.
+- On convex sets, from gradients: `mld` with any mirror map; from a log density, exact: `mamla` with
+  a mirror map, `mapla` with a metric.
 """
 
 from simplex_jax._src.samplers import (
@@ -20,11 +19,7 @@ from simplex_jax._src.samplers import (
     mamla,
     mapla,
     mld,
-    myula,
-    plmc,
     recipe,
-    reflected_cir,
-    rld,
     scir,
     sgbd,
     sggmc,
@@ -45,11 +40,7 @@ __all__ = [
     "mamla",
     "mapla",
     "mld",
-    "myula",
-    "plmc",
     "recipe",
-    "reflected_cir",
-    "rld",
     "scir",
     "sgbd",
     "sggmc",

@@ -1,4 +1,4 @@
-"""Euler steps of Langevin dynamics on R^d, shared by `sgld`, `plmc`, `myula` and `mld`."""
+"""Euler steps of Langevin dynamics on R^d, shared by `sgld` and `mld`."""
 
 from typing import NamedTuple
 

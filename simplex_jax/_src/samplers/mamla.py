@@ -129,9 +129,8 @@ def build(
     that of `samplers.mld`: two processes with the same stationary distribution. All rows and leaves
     are accepted or rejected together: use `base.chains` for many independent chains.
 
-    For a Dirichlet posterior, with the entropic map, this is `samplers.rld` with `REDUCED_NATURAL`,
-    its Fisher metric and `metropolis`, which works with log-probabilities: use that if
-    probabilities underflow.
+    For a Dirichlet posterior, with the entropic map, this is `rld` of `benchmarks/baselines`
+    with `REDUCED_NATURAL`, its Fisher metric and `metropolis`, which works with log-probabilities.
 
     Args:
         log_density: `(position) -> scalar`, the log of a density with respect to volume; on the

@@ -65,7 +65,7 @@ def test_the_enumerated_posterior_is_left_invariant(getkey, seed):
 
 
 # Steps at which the Euler schemes have no bias that shows here.
-STEPS = {"scir": 1.0, "sgrhmc": 0.2, "sgrld": 2e-3, "smld": 2e-3, "reflected-cir": 2e-3}
+STEPS = {"scir": 1.0, "sgrhmc": 0.2, "sgrld": 2e-3, "smld": 2e-3}
 
 
 @pytest.mark.slow

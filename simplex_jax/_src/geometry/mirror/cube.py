@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
-from simplex_jax._src.geometry import convex
 from simplex_jax._src.geometry.mirror.maps import MirrorMap, of_methods
 
 
@@ -36,7 +35,7 @@ def hypercube(lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> MirrorMap:
     Raises:
         ValueError: A bound is not finite, or a lower bound is not below its upper one.
     """
-    low, high = convex.bounds(lower, upper)
+    low, high = arguments.bounds(lower, upper)
     for name, bound in {"lower": low, "upper": high}.items():
         arguments.require(name, bound, jnp.isfinite(bound), "finite")
     return of_methods(_Box(low, high))

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
-from simplex_jax._src.geometry import convex
 from simplex_jax._src.geometry.mirror.maps import MirrorMap, of_methods
 
 
@@ -30,7 +29,7 @@ def ball(radius: ArrayLike = 1.0) -> MirrorMap:
     Raises:
         ValueError: `radius` is not positive.
     """
-    return of_methods(_Ball(convex.positive("radius", radius)))
+    return of_methods(_Ball(arguments.positives("radius", radius)))
 
 
 @jax.tree_util.register_dataclass

@@ -23,7 +23,7 @@ from simplex_jax._src.models.lda.seeds import Seeds
 from simplex_jax._src.models.topics import concentrations, engine, local
 from simplex_jax._src.models.topics.concentrations import Evidence, Prior
 from simplex_jax._src.models.topics.native import calls
-from simplex_jax._src.samplers import expanded, reflected_cir, scir, sgrhmc, sgrld, smld
+from simplex_jax._src.samplers import expanded, scir, sgrhmc, sgrld, smld
 from simplex_jax._src.samplers.rows import Rows, sums
 from simplex_jax._src.schedules import StepSize
 
@@ -57,7 +57,6 @@ SAMPLERS = {
         weighted=False,
         measures=("stiffness",),
     ),
-    "reflected-cir": Sampler(reflected_cir.init, reflected_cir.update, limit=2.0),
 }
 
 TOTALS = ("refreshed", "carried")

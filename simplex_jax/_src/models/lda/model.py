@@ -86,7 +86,7 @@ def default_step(sampler: str, counts: str, method: str | None = None) -> Step:
 
     With memoised counts any step of SCIR is exact and a long one mixes fastest: after h = 5 the
     topics hardly depend on where they were. With estimated counts the default is the schedule of
-    the SCIR paper, which also suits SGRHMC and reflected CIR, whose scale is the same. SGRLD and
+    the SCIR paper, which also suits SGRHMC, whose scale is the same. SGRLD and
     SMLD use the steps of Patterson and Teh. For SMLD these are unstable on topics of more than a
     few hundred tokens, and stable steps hardly move. Labels drawn with the topics integrated out
     need topics that are drawn anew.
@@ -95,7 +95,7 @@ def default_step(sampler: str, counts: str, method: str | None = None) -> Step:
         return Step(AFRESH)
     if sampler == "scir" and counts == "memoised":
         return Step(5.0)
-    if sampler in ("scir", "sgrhmc", "reflected-cir"):
+    if sampler in ("scir", "sgrhmc"):
         return Step(0.5, tau=10, kappa=0.33)
     return Step(0.01, tau=1000, kappa=0.6)
 
@@ -135,7 +135,7 @@ def build(
         learn_alpha: "vector" learns one for each topic, "symmetric" a common one, None neither.
         learn_beta: "symmetric" learns a common one, "vector" one for each word, None neither.
         seeds: Pseudo-counts added to beta for some words of some topics; not with a learned beta.
-        sampler: One of `SAMPLERS`; "smld-approximate" and "reflected-cir" are for comparisons.
+        sampler: One of `SAMPLERS`; "smld-approximate" is for comparisons.
         total: How samplers of unnormalised weights treat a topic's total weight: "refreshed" draws
             it from its law before every step, the default; "carried" keeps it from step to step, as
             Patterson and Teh (2013) and Baker et al. (2018, algorithm 1) do. With "carried", the
@@ -306,7 +306,7 @@ def check_names(
     seeded: bool = False,
 ) -> None:
     """Raise a ValueError unless these names, as for `build`, are valid and compatible."""
-    arguments.choice("sampler", sampler, SAMPLERS)
+    arguments.choice("sampler", sampler, kernel.SAMPLERS)
     arguments.choice("counts", counts, COUNTS)
     for name, value in {"learn_alpha": learn_alpha, "learn_beta": learn_beta}.items():
         if value not in (None, *LEARN):

@@ -78,7 +78,7 @@ def build(
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import estimators
-        >>> from simplex_jax._src.samplers import reflected_cir
+        >>> from baselines import reflected_cir
         >>> kernel = reflected_cir.build(estimators.categorical(size=4), alpha=0.1, step_size=0.1)
         >>> state = kernel.init(jax.random.key(0), jnp.full(3, 1 / 3))
         >>> state, info = kernel.update(jax.random.key(1), state, jnp.array([0, 0, 0, 1]))

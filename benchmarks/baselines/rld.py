@@ -7,16 +7,17 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from baselines import proposals
+from baselines.parameterisations import EXPANDED_MEAN, Parameterisation
 from simplex_jax._src import arguments, draws, schedules
 from simplex_jax._src.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax._src.batches import length
 from simplex_jax._src.draws.keys import by_jax
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import simplex
-from simplex_jax._src.geometry.parameterisations import EXPANDED_MEAN, Parameterisation
 from simplex_jax._src.gradients import LogLikelihood, precise
 from simplex_jax._src.gradients.generalised import are_derivatives
-from simplex_jax._src.samplers import expanded, proposals
+from simplex_jax._src.samplers import expanded
 from simplex_jax._src.samplers.expanded import State
 from simplex_jax._src.schedules import StepSize
 
@@ -226,8 +227,8 @@ def build(
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import estimators
-        >>> from simplex_jax._src.geometry.parameterisations import REDUCED_NATURAL
-        >>> from simplex_jax.samplers import rld
+        >>> from baselines.parameterisations import REDUCED_NATURAL
+        >>> from baselines import rld
         >>> kernel = rld.build(estimators.categorical(size=4), 0.1, 0.1, riemannian=False,
         ...                    parameterisation=REDUCED_NATURAL, metropolis=4)
         >>> state = kernel.init(jax.random.key(0), jnp.full(3, 1 / 3))

@@ -7,12 +7,12 @@ of at most 1e-3 at a fresh seed; tolerances on biases are stated with the test.
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from baselines import reflected_cir
 from support import statistics_checks as checks
 from support.euler_laws import folded_normal_checks
 
 from simplex_jax._src import batches, estimators
 from simplex_jax._src.runtime import driver
-from simplex_jax._src.samplers import reflected_cir
 
 # Batches are the counts themselves.
 GIVEN = estimators.Estimator(lambda key: (), lambda key, memory, position, batch: (batch, memory))

@@ -35,11 +35,11 @@ def simplex(total: ArrayLike = 1.0) -> Projection:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from simplex_jax._src.geometry import convex
+        >>> from baselines import convex
         >>> print(convex.simplex()(jnp.array([0.75, 0.5, -2.0])))
         [0.625 0.375 0.   ]
     """
-    return bind(_on_leaves, _project_simplex, positive("total", total))
+    return bind(_on_leaves, _project_simplex, arguments.positives("total", total))
 
 
 def box(lower: ArrayLike, upper: ArrayLike) -> Projection:
@@ -55,11 +55,11 @@ def box(lower: ArrayLike, upper: ArrayLike) -> Projection:
     Example: the positive numbers.
 
         >>> import jax.numpy as jnp
-        >>> from simplex_jax._src.geometry import convex
+        >>> from baselines import convex
         >>> convex.box(0.0, jnp.inf)(jnp.array([-1.0, 2.0])).tolist()
         [0.0, 2.0]
     """
-    return bind(_on_leaves, _project_box, *bounds(lower, upper))
+    return bind(_on_leaves, _project_box, *arguments.bounds(lower, upper))
 
 
 def ball(radius: ArrayLike = 1.0) -> Projection:
@@ -73,12 +73,12 @@ def ball(radius: ArrayLike = 1.0) -> Projection:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from simplex_jax._src.geometry import convex
+        >>> from baselines import convex
         >>> print(convex.ball(5.0)(jnp.array([[6.0, 8.0], [1.0, 2.0]])))
         [[3. 4.]
          [1. 2.]]
     """
-    return bind(_on_leaves, _project_ball, positive("radius", radius))
+    return bind(_on_leaves, _project_ball, arguments.positives("radius", radius))
 
 
 def distance(projection: Projection, position: Position) -> jax.Array:
@@ -86,7 +86,7 @@ def distance(projection: Projection, position: Position) -> jax.Array:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from simplex_jax._src.geometry import convex
+        >>> from baselines import convex
         >>> float(convex.distance(convex.box(0.0, 1.0), jnp.array([4.0, 0.5, -4.0])))
         5.0
     """
@@ -100,7 +100,7 @@ def contains(projection: Projection, position: Position) -> jax.Array:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from simplex_jax._src.geometry import convex
+        >>> from baselines import convex
         >>> inside = convex.contains(convex.simplex(), jnp.array([0.3, 0.6]))
         >>> bool(inside)
         False
@@ -111,22 +111,6 @@ def contains(projection: Projection, position: Position) -> jax.Array:
         return jnp.abs(x - p).max() <= 2e-6 * scale
 
     return jnp.stack(jax.tree.leaves(jax.tree.map(near, position, projection(position)))).all()
-
-
-def positive(name: str, value: ArrayLike) -> jax.Array:
-    """Return the array, or raise a ValueError with its name unless it is finite and positive."""
-    array = arguments.as_float(name, value)
-    arguments.require(name, array, arguments.positive(array), "finite and positive")
-    return array
-
-
-def bounds(lower: ArrayLike, upper: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Return the bounds as arrays, or raise a ValueError unless the lower are below the upper."""
-    low, high = arguments.promote(lower=lower, upper=upper)
-    arguments.common_shape(None, lower=low, upper=high)
-    low, high = jnp.broadcast_arrays(low, high)
-    arguments.require("lower", low, low < high, "below upper")
-    return low, high
 
 
 def _on_leaves(project: Callable[..., jax.Array], *arrays_and_position: Position) -> Position:

@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from baselines import parameterisations
 from support.marks import slow_but
-
-from simplex_jax._src.geometry import parameterisations
 
 SPACES = {
     "reduced mean": parameterisations.REDUCED_MEAN,

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import jax
 
+from baselines import convex
+from baselines.convex import Projection
 from simplex_jax._src import gradients, schedules
 from simplex_jax._src.base import Batch, Kernel, Position, freeze
 from simplex_jax._src.estimators import Estimator
-from simplex_jax._src.geometry import convex
-from simplex_jax._src.geometry.convex import Projection
 from simplex_jax._src.samplers import euler
 from simplex_jax._src.samplers.euler import State
 from simplex_jax._src.schedules import StepSize
@@ -98,8 +98,8 @@ def build(estimator: Estimator, projection: Projection, step_size: StepSize) -> 
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import batches, gradients, run
-        >>> from simplex_jax._src.geometry import convex
-        >>> from simplex_jax._src.samplers import plmc
+        >>> from baselines import convex
+        >>> from baselines import plmc
         >>> kernel = plmc.build(
         ...     gradients.density(lambda x: -x.sum()), convex.box(0.0, jnp.inf), step_size=0.1)
         >>> state = kernel.init(jax.random.key(0), jnp.ones(20_000))

@@ -10,14 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from baselines import convex, plmc
 from scipy import special, stats
 from support import euler_laws
 from support import statistics_checks as checks
 
 from simplex_jax._src import batches, gradients
-from simplex_jax._src.geometry import convex
 from simplex_jax._src.runtime import driver
-from simplex_jax._src.samplers import plmc
 
 ROWS = 100_000
 SHIFT = 0.5825971579390106  # -zeta(1/2) / sqrt(2 pi)

@@ -10,14 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from baselines import convex, myula, plmc
 from support import euler_laws
 from support import statistics_checks as checks
 from support.marks import slow_but
 
 from simplex_jax._src import batches, gradients
-from simplex_jax._src.geometry import convex
 from simplex_jax._src.runtime import driver
-from simplex_jax._src.samplers import myula, plmc
 
 ROWS = 100_000
 

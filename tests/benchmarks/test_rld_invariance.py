@@ -10,16 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from geometry.test_parameterisations import SPACES
-from samplers.test_rld import COMBINATIONS, GIVEN, state_of
+from baselines import proposals, rld
 from scipy import special
 from support import invariance
 from support import mixture_target as mixture
 from support import statistics_checks as checks
 from support.marks import slow_but
+from test_parameterisations import SPACES
+from test_rld import COMBINATIONS, GIVEN, state_of
 
 from simplex_jax._src import base, gradients
-from simplex_jax._src.samplers import proposals, rld
 
 
 class Posterior(NamedTuple):

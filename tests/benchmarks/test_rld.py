@@ -10,16 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from geometry import test_parameterisations as formulas
-from geometry.test_parameterisations import SPACES
+import test_parameterisations as formulas
+from baselines import proposals, rld
 from scipy import special
 from support import mixture_target as mixture
 from support import statistics_checks as checks
 from support.marks import slow_but
+from test_parameterisations import SPACES
 
 from simplex_jax._src import batches, estimators, gradients
 from simplex_jax._src.runtime import driver
-from simplex_jax._src.samplers import proposals, rld
 
 # Batches are the counts themselves: one row of data.
 GIVEN = estimators.Estimator(

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from baselines import transitions
 from scipy import stats
 from support import reference_laws
 from support import statistics_checks as checks
 
-from simplex_jax._src import draws, laws
+from simplex_jax._src import draws
 
 THETA = 4.0
 SHAPES = np.array([0.3, 9.0, 2.0, 25.0])  # far from exchangeable
@@ -48,7 +49,7 @@ def mgf_checks(theta, log_mgf):
 
 
 def log_mgf(s):
-    return float(laws.scir_log_mgf(s, THETA, SHAPES, STEPS))
+    return float(transitions.scir_log_mgf(s, THETA, SHAPES, STEPS))
 
 
 def as_printed(s):
@@ -63,26 +64,26 @@ def test_the_corrected_theorem_3_1_is_the_law_of_scir(scir_draws, double):
     assert not checks.family(mgf_checks(scir_draws, log_mgf))
     assert checks.family(mgf_checks(scir_draws, as_printed)), "the printed formula"
     for wrong in (0.98 * SHAPES, SHAPES + 0.1, SHAPES[::-1]):
-        mutant = lambda s, wrong=wrong: float(laws.scir_log_mgf(s, THETA, wrong, STEPS))  # noqa: E731
+        mutant = lambda s, wrong=wrong: float(transitions.scir_log_mgf(s, THETA, wrong, STEPS))  # noqa: E731
         assert checks.family(mgf_checks(scir_draws, mutant))
 
 
 def test_the_printed_theorem_holds_for_equal_estimates(double):
     for s in (-2.0, 0.3):
-        ours = laws.scir_log_mgf(s, THETA, np.full(4, 3.0), STEPS)
+        ours = transitions.scir_log_mgf(s, THETA, np.full(4, 3.0), STEPS)
         steps = np.concatenate([[0.0], np.cumsum(STEPS)])
         printed = -3.0 * np.diff(np.log1p(s * np.expm1(-steps))).sum()
         gone = np.exp(-steps[-1])
         printed += THETA * s * gone / (1 - s * (1 - gone))
         assert float(ours) == pytest.approx(printed, rel=1e-12)
-        exact = laws.cir_log_mgf(s, THETA, 3.0, STEPS.sum())
+        exact = transitions.cir_log_mgf(s, THETA, 3.0, STEPS.sum())
         assert float(ours) == pytest.approx(float(exact), rel=1e-12)
 
 
 def test_moments_are_derivatives_of_the_generating_function(double):
     options = {"rate": 2.5, "sigma": 0.7}
-    log_mgf = lambda s: laws.scir_log_mgf(s, THETA, SHAPES, STEPS, **options)  # noqa: E731
-    result = laws.scir(THETA, SHAPES, STEPS, **options)
+    log_mgf = lambda s: transitions.scir_log_mgf(s, THETA, SHAPES, STEPS, **options)  # noqa: E731
+    result = transitions.scir(THETA, SHAPES, STEPS, **options)
     np.testing.assert_allclose(jax.grad(log_mgf)(0.0), result.mean, rtol=1e-10)
     np.testing.assert_allclose(jax.grad(jax.grad(log_mgf))(0.0), result.variance, rtol=1e-10)
 
@@ -93,7 +94,7 @@ def test_one_step_has_the_moments_of_the_noncentral_chi_square(double):
         rate, log_scale = reference_laws.cir_rate(np.log(max(theta * b, 1e-300)), time)
         exact = reference_laws.cir_moments(a, rate)
         scale = np.exp(log_scale) / b
-        result = laws.cir(theta, a, t, rate=b, sigma=sigma)
+        result = transitions.cir(theta, a, t, rate=b, sigma=sigma)
         np.testing.assert_allclose(result.mean, scale * exact.mean, rtol=1e-10)
         np.testing.assert_allclose(result.variance, scale**2 * exact.variance, rtol=1e-10)
 
@@ -101,14 +102,14 @@ def test_one_step_has_the_moments_of_the_noncentral_chi_square(double):
 @pytest.mark.slow
 def test_arrays_broadcast_and_curves_over_time_are_one_call(double):
     times = np.array([0.1, 1.0, 10.0])
-    result = laws.cir(np.array([[1.0], [5.0]]), 2.0, times, rate=np.array([1.0, 2.0, 3.0]))
+    result = transitions.cir(np.array([[1.0], [5.0]]), 2.0, times, rate=np.array([1.0, 2.0, 3.0]))
     assert result.mean.shape == result.variance.shape == (2, 3)
-    one = laws.cir(5.0, 2.0, 10.0, rate=3.0)
+    one = transitions.cir(5.0, 2.0, 10.0, rate=3.0)
     np.testing.assert_allclose(result.mean[1, 2], one.mean)
     shapes = np.stack([SHAPES, SHAPES[::-1]], axis=1)
-    result = laws.scir(THETA, shapes, STEPS)
-    np.testing.assert_allclose(result.variance[0], laws.scir(THETA, SHAPES, STEPS).variance)
-    assert laws.scir_log_mgf(-1.0, THETA, shapes, 0.3).shape == (2,)
+    result = transitions.scir(THETA, shapes, STEPS)
+    np.testing.assert_allclose(result.variance[0], transitions.scir(THETA, SHAPES, STEPS).variance)
+    assert transitions.scir_log_mgf(-1.0, THETA, shapes, 0.3).shape == (2,)
 
 
 def test_corollary_3_2_by_enumeration(double):
@@ -119,29 +120,29 @@ def test_corollary_3_2_by_enumeration(double):
     m, h, options = 5, 0.6, {"rate": 3.0, "sigma": 0.8}
     sequences = np.array(list(itertools.product(range(2), repeat=m)))
     probability = weights[sequences].prod(axis=1)
-    given = laws.scir(THETA, values[sequences].T, h, **options)
+    given = transitions.scir(THETA, values[sequences].T, h, **options)
     mean = probability @ given.mean
     total = probability @ given.variance + probability @ (given.mean - mean) ** 2
-    result = laws.scir_over_batches(THETA, a, h, m, variance, **options)
+    result = transitions.scir_over_batches(THETA, a, h, m, variance, **options)
     np.testing.assert_allclose(result.mean, mean, rtol=1e-12)
     np.testing.assert_allclose(result.variance, total, rtol=1e-12)
-    limit = laws.scir_over_batches(THETA, a, h, 1000, variance, **options).variance
-    added = laws.stationary_inflation(variance, h, **options)
+    limit = transitions.scir_over_batches(THETA, a, h, 1000, variance, **options).variance
+    added = transitions.stationary_inflation(variance, h, **options)
     np.testing.assert_allclose(limit, a / 9 + added, rtol=1e-12)
 
 
 def test_moments_of_scir_in_simulation(scir_draws):
     """In the single precision of the user."""
-    result = laws.scir(THETA, SHAPES, STEPS)
+    result = transitions.scir(THETA, SHAPES, STEPS)
     mean, variance = float(result.mean), float(result.variance)
     p_values = {
         "mean": checks.mean_z(scir_draws, mean, variance),
         "variance": checks.variance_z(scir_draws, mean, variance),
     }
     assert not checks.family(p_values)
-    short = laws.cir(THETA, 3.0, 1e-6)
+    short = transitions.cir(THETA, 3.0, 1e-6)
     np.testing.assert_allclose(short.variance, 2e-6 * THETA, rtol=1e-4)
-    wrong = laws.scir(THETA, SHAPES[::-1], STEPS)
+    wrong = transitions.scir(THETA, SHAPES[::-1], STEPS)
     assert checks.family({"mean": checks.mean_z(scir_draws, float(wrong.mean), variance)})
 
 
@@ -190,54 +191,54 @@ def test_theorem_2_1_in_draws(getkey):
 
 def test_ornstein_uhlenbeck_is_a_semigroup_and_has_its_limits(double):
     options = {"mean": -1.0, "precision": 4.0, "sigma": 0.7}
-    once = laws.ornstein_uhlenbeck(3.0, time=1.5, **options)
-    first = laws.ornstein_uhlenbeck(3.0, time=0.5, **options)
-    second = laws.ornstein_uhlenbeck(first.mean, time=1.0, **options)
+    once = transitions.ornstein_uhlenbeck(3.0, time=1.5, **options)
+    first = transitions.ornstein_uhlenbeck(3.0, time=0.5, **options)
+    second = transitions.ornstein_uhlenbeck(first.mean, time=1.0, **options)
     decay = np.exp(-(0.7**2) * 4.0 / 2)
     np.testing.assert_allclose(second.mean, once.mean, rtol=1e-12)
     np.testing.assert_allclose(
         second.variance + decay**2 * first.variance, once.variance, rtol=1e-12
     )
-    late = laws.ornstein_uhlenbeck(3.0, time=1000.0, **options)
+    late = transitions.ornstein_uhlenbeck(3.0, time=1000.0, **options)
     np.testing.assert_allclose([late.mean, late.variance], [-1.0, 0.25])
     # Estimated means: the recursion over steps.
     h, m, noise = 0.3, 4, 2.0
     left, variance = np.exp(-(0.7**2) * 4.0 * h / 2), 0.0
     for _ in range(m):
         variance = left**2 * variance + (1 - left**2) / 4 + (1 - left) ** 2 * noise
-    result = laws.ornstein_uhlenbeck(3.0, time=m * h, variance=noise, step_size=h, **options)
+    result = transitions.ornstein_uhlenbeck(3.0, time=m * h, variance=noise, step_size=h, **options)
     np.testing.assert_allclose(result.variance, variance, rtol=1e-12)
 
 
 def test_geometric_brownian_motion_is_the_limit_without_a_pull(double):
     drift, sigma, p = 0.6, 0.7, 1e-9
     mean = (2 * drift / sigma**2 - 1) / p
-    pulled = laws.ornstein_uhlenbeck(np.log(2.0), mean, p, 3.0, sigma=sigma)
-    free = laws.geometric_brownian(2.0, drift, 3.0, sigma=sigma)
+    pulled = transitions.ornstein_uhlenbeck(np.log(2.0), mean, p, 3.0, sigma=sigma)
+    free = transitions.geometric_brownian(2.0, drift, 3.0, sigma=sigma)
     np.testing.assert_allclose(pulled, free, rtol=1e-6)
-    theta = laws.lognormal(free)
+    theta = transitions.lognormal(free)
     np.testing.assert_allclose(theta.mean, 2 * np.exp(3 * drift))
     exact = stats.lognorm(s=sigma * np.sqrt(3), scale=np.exp(float(free.mean)))
     np.testing.assert_allclose(theta.variance, exact.var())
 
 
 def test_beyond_its_range_the_generating_function_is_infinite():
-    assert laws.cir_log_mgf(2.0, 1.0, 1.0, 1.0) == np.inf
-    assert np.isfinite(laws.cir_log_mgf(1.5, 1.0, 1.0, 1.0))
-    assert np.isnan(laws.cir_log_mgf(np.nan, 1.0, 1.0, 1.0))
+    assert transitions.cir_log_mgf(2.0, 1.0, 1.0, 1.0) == np.inf
+    assert np.isfinite(transitions.cir_log_mgf(1.5, 1.0, 1.0, 1.0))
+    assert np.isnan(transitions.cir_log_mgf(np.nan, 1.0, 1.0, 1.0))
 
 
 def test_bad_arguments_are_named_and_nan_under_jit():
     calls = {
-        "theta": lambda x: laws.cir(x, 1.0, 1.0).mean,
-        "shape": lambda x: laws.cir_log_mgf(0.1, 1.0, x, 1.0),
-        "step_sizes": lambda x: laws.scir(1.0, np.ones(2), x).variance,
-        "rate": lambda x: laws.cir(1.0, 1.0, 1.0, rate=x).mean,
-        "sigma": lambda x: laws.stationary_inflation(1.0, 1.0, sigma=x),
-        "variance": lambda x: laws.scir_over_batches(1.0, 1.0, 1.0, 2, x).variance,
-        "num_steps": lambda x: laws.scir_over_batches(1.0, 1.0, 1.0, x, 1.0).variance,
-        "precision": lambda x: laws.ornstein_uhlenbeck(1.0, 1.0, x, 1.0).mean,
-        "time": lambda x: laws.geometric_brownian(1.0, 1.0, x).mean,
+        "theta": lambda x: transitions.cir(x, 1.0, 1.0).mean,
+        "shape": lambda x: transitions.cir_log_mgf(0.1, 1.0, x, 1.0),
+        "step_sizes": lambda x: transitions.scir(1.0, np.ones(2), x).variance,
+        "rate": lambda x: transitions.cir(1.0, 1.0, 1.0, rate=x).mean,
+        "sigma": lambda x: transitions.stationary_inflation(1.0, 1.0, sigma=x),
+        "variance": lambda x: transitions.scir_over_batches(1.0, 1.0, 1.0, 2, x).variance,
+        "num_steps": lambda x: transitions.scir_over_batches(1.0, 1.0, 1.0, x, 1.0).variance,
+        "precision": lambda x: transitions.ornstein_uhlenbeck(1.0, 1.0, x, 1.0).mean,
+        "time": lambda x: transitions.geometric_brownian(1.0, 1.0, x).mean,
     }
     for name, call in calls.items():
         for value in (-1.0, np.nan, np.inf):
@@ -245,18 +246,18 @@ def test_bad_arguments_are_named_and_nan_under_jit():
                 call(value)
         assert np.isnan(jax.jit(call)(-1.0)), name
     with pytest.raises(ValueError, match="step_sizes"):
-        laws.scir(1.0, np.ones(3), np.ones(2))
+        transitions.scir(1.0, np.ones(3), np.ones(2))
     with pytest.raises(ValueError, match="shapes"):
-        laws.scir(1.0, 1.0, 0.1)
+        transitions.scir(1.0, 1.0, 0.1)
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x, y: laws.cir(x, y, 1.0),
-        lambda x, y: laws.scir(x, np.ones((4, 2)), 0.1, rate=y),
-        lambda x, y: laws.ornstein_uhlenbeck(x, 0.0, y, 1.0),
-        lambda x, y: laws.geometric_brownian(x, 0.0, y),
+        lambda x, y: transitions.cir(x, y, 1.0),
+        lambda x, y: transitions.scir(x, np.ones((4, 2)), 0.1, rate=y),
+        lambda x, y: transitions.ornstein_uhlenbeck(x, 0.0, y, 1.0),
+        lambda x, y: transitions.geometric_brownian(x, 0.0, y),
     ],
 )
 def test_moments_have_one_shape_and_shapes_that_do_not_fit_are_named(call):

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import jax
 from jax.typing import ArrayLike
 
+from baselines import convex
+from baselines.convex import Projection
 from simplex_jax._src import arguments, gradients, schedules
 from simplex_jax._src.base import Batch, Kernel, freeze
 from simplex_jax._src.estimators import Estimator
-from simplex_jax._src.geometry import convex
-from simplex_jax._src.geometry.convex import Projection
 from simplex_jax._src.samplers import euler
 from simplex_jax._src.samplers.euler import State, init
 from simplex_jax._src.schedules import StepSize
@@ -93,8 +93,8 @@ def build(
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import batches, gradients, run
-        >>> from simplex_jax._src.geometry import convex
-        >>> from simplex_jax._src.samplers import myula
+        >>> from baselines import convex
+        >>> from baselines import myula
         >>> kernel = myula.build(
         ...     gradients.density(lambda x: 0 * x.sum()), convex.box(0.0, 1.0), step_size=0.005,
         ...     smoothing=0.01)

@@ -6,8 +6,7 @@ The projection p of x on K is the one point of K with (x - p).(z - p) <= 0 for a
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-from simplex_jax._src.geometry import convex
+from baselines import convex
 
 LOWER, UPPER = np.array([-1.0, 0.0, -np.inf, 2.0]), np.array([0.5, np.inf, 1.0, 2.5])
 SETS = {

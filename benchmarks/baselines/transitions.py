@@ -50,8 +50,8 @@ def cir(
         sigma: Volatility, positive.
 
     Example:
-        >>> from simplex_jax._src import laws
-        >>> print(*laws.cir(5.0, 2.0, 100.0, rate=4.0))
+        >>> from baselines import transitions
+        >>> print(*transitions.cir(5.0, 2.0, 100.0, rate=4.0))
         0.5 0.125
     """
     return scir(theta, *_one_step(shape, time), rate=rate, sigma=sigma)
@@ -142,10 +142,10 @@ def scir_log_mgf(
     Example: the mean is the derivative at 0.
 
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax._src import laws
+        >>> from baselines import transitions
         >>> shapes = jnp.array([1.0, 7.0])
-        >>> mean = jax.grad(laws.scir_log_mgf)(0.0, 2.0, shapes, 0.5)
-        >>> print(mean.round(4), laws.scir(2.0, shapes, 0.5).mean.round(4))
+        >>> mean = jax.grad(transitions.scir_log_mgf)(0.0, 2.0, shapes, 0.5)
+        >>> print(mean.round(4), transitions.scir(2.0, shapes, 0.5).mean.round(4))
         3.7287 3.7287
     """
     theta, shapes, rate, time, remaining, weights = _unit(theta, shapes, step_sizes, rate, sigma)
@@ -243,8 +243,8 @@ def ornstein_uhlenbeck(
         step_size: Step h, positive; by default a single step.
 
     Example:
-        >>> from simplex_jax._src import laws
-        >>> print(*laws.ornstein_uhlenbeck(3.0, -1.0, 4.0, 100.0))
+        >>> from baselines import transitions
+        >>> print(*transitions.ornstein_uhlenbeck(3.0, -1.0, 4.0, 100.0))
         -1.0 0.25
     """
     h = time if step_size is None else step_size
@@ -299,8 +299,8 @@ def lognormal(log: Moments) -> Moments:
 
     Example:
         >>> import math
-        >>> from simplex_jax._src import laws
-        >>> print(*laws.lognormal(laws.Moments(0.0, 2 * math.log(2.0))))
+        >>> from baselines import transitions
+        >>> print(*transitions.lognormal(transitions.Moments(0.0, 2 * math.log(2.0))))
         2.0 12.0
     """
     mean = jnp.exp(log.mean + log.variance / 2)

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
+from baselines.parameterisations import Metric, Parameterisation
 from simplex_jax._src.geometry import simplex
-from simplex_jax._src.geometry.parameterisations import Metric, Parameterisation
 
 
 class Proposer(NamedTuple):
