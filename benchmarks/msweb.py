@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from simplex_jax._src.corpus import Corpus, CorpusError, from_counts
 from simplex_jax._src.corpus.corpus import error_at, printable
+from simplex_jax._src.corpus.encodings import UTF8
 from simplex_jax._src.corpus.formats.table import check_length, long_fields, records
 
 _DESCRIPTION = ("I", "T", "N")
@@ -39,7 +40,7 @@ def read(path: Path) -> Corpus:
     names: list[str] = []
     votes: list[tuple[int, int, int]] = []  # case, id, line
     with long_fields():
-        for line, (kind, *fields) in records(path, "utf-8", tabs=False):
+        for line, (kind, *fields) in records(path, UTF8, tabs=False):
             if kind in _LENGTHS:
                 check_length([kind, *fields], _LENGTHS[kind], path, line, tabs=False)
             if kind == "A":

@@ -30,7 +30,7 @@ def test_the_registry_is_sound():
     assert all(set(entry.options) <= fields for entry in FORMATS.values())
     assert [entry.name for entry in formats_of("counts")][-1] == "lines", "which takes any file"
     assert having("first_index") == "ldac, svmlight"
-    modules = {path.stem for path in (ROOT / "simplex_jax/corpus/formats").glob("*.py")}
+    modules = {path.stem for path in (ROOT / "simplex_jax/_src/corpus/formats").glob("*.py")}
     helpers = {"__init__", "format", "registry", "columns", "matrix", "hdf5"}
     functions = [getattr(entry.read, "func", entry.read) for entry in FORMATS.values()]
     readers = {function.__module__.rpartition(".")[2] for function in functions}

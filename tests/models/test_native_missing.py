@@ -11,7 +11,7 @@ PROGRAM = """
 import warnings
 import numpy as np
 from simplex_jax import hdp, lda
-from simplex_jax.native.library import NativeCodeWarning
+from simplex_jax._src.native.library import NativeCodeWarning
 
 counts = np.eye(4, dtype=int)[[0, 1, 2, 3] * 5] + 1
 with warnings.catch_warnings(record=True) as caught:

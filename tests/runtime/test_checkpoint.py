@@ -239,7 +239,7 @@ def test_other_random_numbers_are_named(tmp_path):
 
 def test_other_versions_are_a_warning(tmp_path, monkeypatch):
     Store(tmp_path).save(3, np.ones(2), {})
-    monkeypatch.setattr("simplex_jax.__version__", "9.9")
+    monkeypatch.setattr("simplex_jax._src.runtime.checkpoint.store.__version__", "9.9")
     with pytest.warns(CheckpointWarning, match="may differ .*simplex_jax is .* '9.9'"):
         assert Store(tmp_path).latest(np.ones(2), {}).step == 3
 

@@ -269,7 +269,7 @@ def test_the_command(fitted, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--count-column", "visits"], 2, "--count-column is for mixed tables: give --kind mixed"),
+        (["--count-column", "visits"], 1, "column 'smoker': whole numbers from 0 on"),
         (["--kind", "mixed"], 1, "columns 'visits', 'smoker': whole numbers from 0 on"),
         ([*MIXED, "--number-column", "visits"], 2, "column 'visits' is named twice"),
         ([*MIXED, "--min-df", 2], 2, "--min-df is for counts"),

@@ -1,8 +1,5 @@
 """What users may do that a fit must notice: files of other runs, lengths already had, odd data."""
 
-import os
-import signal
-
 import numpy as np
 import pytest
 
@@ -40,18 +37,6 @@ def fit_two(**options):
 
 def fit_any(**options):
     return hdp.fit(COUNTS, **options)
-
-
-@pytest.mark.parametrize("fit", [fit_two, fit_any])
-def test_a_resumed_run_without_samples_says_so(fit, tmp_path):
-    def stop(event):
-        if event.step >= 20:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    options = {"eval_every": 10, "checkpoint": tmp_path, "checkpoint_every": 0}
-    assert fit(steps=100, hooks=[stop], **options).interrupted
-    with pytest.raises(ValueError, match="no sample at this length: make it longer"):
-        fit(steps=20, resume=True, **options)
 
 
 def test_beta_of_a_single_topic_is_learned():
