@@ -73,7 +73,7 @@ class _Coordinates(Reparam):
     def __call__(self, name: str, fn: dist.Distribution, obs: Any) -> tuple[None, jax.Array]:
         concentration = jnp.broadcast_to(sites.base(fn).concentration, fn.shape())
         y = self.coordinates(name, LogDirichlet(concentration).to_event(fn.event_dim - 1))
-        return None, sites.constrain(sites.kind({"fn": fn}), y)
+        return None, sites.kind({"fn": fn}).constrain(y)
 
 
 def _is_dirichlet(site: dict[str, Any]) -> bool:

@@ -178,7 +178,7 @@ def rejected(model, key):
         x = truth["x"]
         other.pop("x")
         state = kernel.init(key_run, 0, other, (x,), {})
-        z = {name: sites.native(kernel._inspected.kinds[name], truth[name]) for name in other}
+        z = {name: kernel._inspected.kinds[name].native(truth[name]) for name in other}
         state = kernel.refresh(state._replace(z=z), (x,), {})
         step = lambda _, state: kernel.sample(state, (x,), {})  # noqa: E731
         state = jax.lax.fori_loop(0, STEPS, step, state)
@@ -201,7 +201,7 @@ def test_parameters_and_data_keep_their_law(model, getkey):
 
 def forgotten(monkeypatch):
     """What other sites see of the rows that were accepted is what was proposed for all."""
-    mutant = tiny_lda.mutated(scir, "density = evaluate(z)\n", "density = proposal.there\n")
+    mutant = tiny_lda.mutated(scir, "density = evaluate(z)\n", "density = there\n")
     monkeypatch.setattr(scir, "metropolis_step", mutant.metropolis_step)
 
 

@@ -222,7 +222,7 @@ def test_a_word_that_does_not_occur_leaves_no_gradient():
 def test_a_probability_that_was_raised_is_none():
     """Not even by rounding is a label drawn where `SCIR` shows a number for one that underflows."""
     y = jnp.log(jnp.array([[0.25, 0.75, 0.0]])).at[0, 2].set(-200.0)
-    topics = sites.constrain(sites.SIMPLEX, y)
+    topics = sites.SIMPLEX.constrain(y)
     assert topics[0, 2] > 0
     assert WordCounts(1, topics).logs()[0, 2] == -jnp.inf
     np.testing.assert_array_equal(WordCounts(1, log_topics=y).logs(), y)

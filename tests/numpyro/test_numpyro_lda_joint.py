@@ -129,7 +129,7 @@ def rejected(model, kernel, key):
         native = {name: truth[name] for name in state.z}
         if isinstance(kernel, SCIR):
             kinds = kernel._inspected.kinds
-            native = {name: sites.native(kinds[name], x) for name, x in native.items()}
+            native = {name: kinds[name].native(x) for name, x in native.items()}
         others = {name: x for name, x in truth.items() if name not in native}
         return kernel.refresh(state._replace(z=native), (), gibbs.with_conditioning({}, others))
 

@@ -56,7 +56,7 @@ def test_sites_that_others_learn_from_are_watched() -> None:
 
 def test_what_is_raised_is_counted() -> None:
     grid = jnp.linspace(-110.0, -80.0, 61)
-    assert (sites.underflows(grid) == (sites.constrain(sites.SIMPLEX, grid) > jnp.exp(grid))).all()
+    assert (sites.underflows(grid) == (sites.SIMPLEX.constrain(grid) > jnp.exp(grid))).all()
     y = jnp.log(jnp.array([0.5, 0.5, 1e-30, 1.0]))
     low = y.at[3].set(-90.0)
     raised = {"p": jnp.zeros(())}

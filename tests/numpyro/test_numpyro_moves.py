@@ -71,7 +71,7 @@ def test_a_proposal_far_above_a_tiny_value_has_a_ratio() -> None:
     assert np.isfinite(result)
 
 
-@pytest.mark.parametrize("kind", [sites.SIMPLEX, sites.GAMMA])
+@pytest.mark.parametrize("kind", [sites.SIMPLEX, sites.GAMMA], ids=lambda kind: kind.name)
 def test_priors_keep_their_digits_at_large_parameters(kind) -> None:
     """Fifty rows with one learned concentration of 1e5, or shape: rounding is no jump of 7 nats."""
     rng, mean = np.random.default_rng(0), np.float32([0.1, 0.2, 0.3, 0.25, 0.15])

@@ -261,15 +261,15 @@ def test_the_fitted_law_is_that_of_the_samples():
     """Draws of gamma and Dirichlet laws give their parameters back, to 5 %."""
     key = jax.random.key(0)
     shape, rate = np.array([0.05, 1.0, 200.0]), np.array([3.0, 0.1, 7.0])
-    fitted = reference._fitted("gamma", dist.Gamma(shape, rate).sample(key, (20_000,)))
+    fitted = reference._fit(sites.GAMMA, dist.Gamma(shape, rate).sample(key, (20_000,)))
     np.testing.assert_allclose(fitted.shape, shape, rtol=0.05)
     np.testing.assert_allclose(fitted.rate, rate, rtol=0.06)
     alpha = np.array([0.05, 1.0, 20.0])
-    fitted = reference._fitted("simplex", dist.Dirichlet(alpha).sample(key, (20_000,)))
+    fitted = reference._fit(sites.SIMPLEX, dist.Dirichlet(alpha).sample(key, (20_000,)))
     np.testing.assert_allclose(fitted.shape, alpha, rtol=0.05)
-    fitted = reference._fitted("log simplex", LogDirichlet(alpha).sample(key, (20_000,)))
+    fitted = reference._fit(sites.LOG_SIMPLEX, LogDirichlet(alpha).sample(key, (20_000,)))
     np.testing.assert_allclose(fitted.shape, alpha, rtol=0.05)
-    still = reference._fitted("gamma", jnp.ones((100, 2)))
+    still = reference._fit(sites.GAMMA, jnp.ones((100, 2)))
     assert (still.shape == 1e6).all()
 
 
@@ -352,7 +352,10 @@ def test_sites_within_scan_are_left_out():
     config = learn_reference(key, model, model_args=(COUNTS,), num_warmup=10, num_samples=100)
     assert set(config) == {"p"}
     layout, _ = sites.inspect(model, key, (COUNTS,), {}, None)
-    assert reference.scored(model, key, (COUNTS,), {}, layout) == ({"p": sites.SIMPLEX}, ["r"])
+    assert reference.scored_sites(model, key, (COUNTS,), {}, layout) == (
+        {"p": sites.SIMPLEX},
+        ["r"],
+    )
     z = jnp.array([0.5, -1.0, 0.0, 2.0, 1.0])
     moved = handlers.substitute(wandering, data={"r_normal": z})
     trace = handlers.trace(handlers.seed(moved, key)).get_trace(

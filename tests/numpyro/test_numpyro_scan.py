@@ -124,7 +124,7 @@ def test_posteriors_are_those_of_quadrature(name, getkey):
 @pytest.mark.parametrize("name", CASES)
 def test_a_prior_of_fixed_parameters_is_seen(name, getkey, monkeypatch):
     """As it was: the parameters of the prior were those of where a move starts."""
-    monkeypatch.setattr(density, "recursive", lambda *_: frozenset())
+    monkeypatch.setattr(density, "recursive_sites", lambda *_: frozenset())
     assert family(p_values(CASES[name], getkey()))
 
 

@@ -238,7 +238,7 @@ def test_minibatches_are_fresh_and_scaled() -> None:
     kernel.init(jax.random.key(0), 0, None, (X,), {})
 
     def traced(key):
-        trace = density.traced(kernel._target((X,), {}, key), {"w": jnp.array([0.5, 0.5])})
+        trace = density.trace_at(kernel._target((X,), {}, key), {"w": jnp.array([0.5, 0.5])})
         assert trace["x"]["scale"] == 10
         assert trace["y"]["scale"] == 2.5
         return trace["rows"]["value"], trace["others"]["value"]
@@ -274,11 +274,11 @@ def test_every_sampler_has_its_coordinates() -> None:
         model = ("estimator", "log_density", "alpha", "manifold")
         options = {key: 1.0 for key in required if key not in model}
         chart = charts.sampler(partial(build, **options)).chart
-        assert ("log_density" in required) == (chart == charts.DENSITY), name
-        assert ("alpha" in required) == (chart == charts.COUNTS), name
-        assert ("manifold" in required) == (chart == charts.SPHERES), name
+        assert ("log_density" in required) == (chart == charts.DENSITY.name), name
+        assert ("alpha" in required) == (chart == charts.COUNTS.name), name
+        assert ("manifold" in required) == (chart == charts.SPHERES.name), name
         constrained = {"mirror", "projection"} & set(required)
-        assert bool(constrained) == (chart == charts.POINTS), name
+        assert bool(constrained) == (chart == charts.POINTS.name), name
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import manifolds
 from simplex_jax._src.numpyro import density, simplex_moves, sites, tuning
 from simplex_jax._src.numpyro.density import Target
-from simplex_jax._src.numpyro.sites import Layout, Values
+from simplex_jax._src.numpyro.sites import Kind, Layout, Values
 from simplex_jax._src.samplers import (
     barker,
     cir,
@@ -34,11 +34,54 @@ from simplex_jax._src.samplers import (
 
 Build: TypeAlias = Callable[..., Kernel]
 
-COUNTS, POINTS, SPHERES, REAL, DENSITY = "counts", "points", "spheres", "real", "density"
-# Those that move real numbers.
-_REAL = (REAL, DENSITY)
+_REAL_ADVICE = (
+    "numpyro has no map from the real numbers to unit vectors; use "
+    "functools.partial(gsgnht.build, step_size=..., friction=...) for them"
+)
+_OWN_KERNEL = (
+    "give the others their own kernel, {None: functools.partial(sgld.build, step_size=...)}"
+)
+
+
+class Chart(NamedTuple):
+    """Coordinates that kernels move."""
+
+    name: str
+    given: frozenset[str]  # arguments of `build` that the model supplies
+    fits: Callable[[Kind], bool]  # whether it has coordinates for a kind of site
+    advice: str = ""  # where it has none
+    is_native: bool = False  # native values of simplex sites, with counts for gradients
+    is_real: bool = False  # unconstrained values
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its kernels take the log density, which must be exact."""
+        return "log_density" in self.given
+
+
+def _is_not_spherical(kind: Kind) -> bool:
+    return kind != sites.SPHERE
+
+
+COUNTS = Chart(
+    "counts",
+    frozenset({"estimator", "alpha"}),
+    lambda kind: kind.on_simplex,
+    f"it moves simplex sites; {_OWN_KERNEL}",
+    is_native=True,
+)
+POINTS = Chart("points", frozenset({"estimator"}), lambda kind: True)
+SPHERES = Chart(
+    "spheres",
+    frozenset({"estimator", "manifold"}),
+    lambda kind: kind == sites.SPHERE,
+    f"it moves unit vectors, on the sphere that it is given by default; {_OWN_KERNEL}",
+)
+REAL = Chart("real", frozenset({"estimator"}), _is_not_spherical, _REAL_ADVICE, is_real=True)
+DENSITY = REAL._replace(name="density", given=frozenset({"log_density"}))
+CHARTS = {chart.name: chart for chart in (REAL, POINTS, DENSITY, COUNTS, SPHERES)}
 # Coordinates of the samplers that do not move real numbers.
-_CHARTS: dict[Build, str] = {
+_CHARTS: dict[Build, Chart] = {
     **dict.fromkeys((scir.build, sgrhmc.build, sgrld.build, smld.build), COUNTS),
     **dict.fromkeys((gsgnht.build, sggmc.build), SPHERES),
     mld.build: POINTS,
@@ -62,13 +105,6 @@ _UNFIT_OPTIONS: dict[Build, tuple[str, str, str]] = {
         "respect to the sites. Leave out form='dual'",
     )
 }
-# Arguments that the model supplies.
-_GIVEN = {REAL: {"estimator"}, POINTS: {"estimator"}, DENSITY: {"log_density"}}
-_GIVEN |= {COUNTS: {"estimator", "alpha"}, SPHERES: {"estimator", "manifold"}}
-# If one of them is frozen, coordinates that replace the chart: points of that manifold.
-_FROZEN = {SPHERES: ("manifold", POINTS)}
-
-
 _NAMED = {"estimator": "an estimator", "log_density": "a log_density"}
 
 
@@ -92,7 +128,7 @@ class Group(NamedTuple):
 
     names: tuple[str, ...]
     build: Build
-    chart: str
+    chart: Chart
 
 
 def sampler(kernel: Build | Sampler) -> Sampler:
@@ -105,57 +141,38 @@ def sampler(kernel: Build | Sampler) -> Sampler:
                 f"functools.partial(sgld.build, step_size=1e-3); it is {kernel!r}"
             )
         if function in _UNFIT:
-            raise ValueError(f"kernel {named(kernel)} cannot be used here: {_UNFIT[function]}")
-        kernel = Sampler(kernel, _CHARTS.get(function, REAL))
-    build, chart = kernel
-    if chart not in _GIVEN:
-        raise ValueError(f"the chart of a kernel must be one of {', '.join(_GIVEN)}, not {chart!r}")
+            raise ValueError(f"kernel {build_name(kernel)} cannot be used here: {_UNFIT[function]}")
+        kernel = Sampler(kernel, _CHARTS.get(function, REAL).name)
+    build, name = kernel
+    if name not in CHARTS:
+        raise ValueError(f"the chart of a kernel must be one of {', '.join(CHARTS)}, not {name!r}")
+    chart = CHARTS[name]
     parameters = inspect.signature(build).parameters
     option, value, reason = _UNFIT_OPTIONS.get(getattr(build, "func", build), ("", "", ""))
     if option and parameters[option].default == value:
-        raise ValueError(f"kernel {named(build)} cannot be used here {reason}")
-    target = "log_density" if chart == DENSITY else "estimator"
+        raise ValueError(f"kernel {build_name(build)} cannot be used here {reason}")
+    target = "log_density" if chart.is_exact else "estimator"
     if target not in parameters:
-        raise ValueError(f"kernel {named(build)} does not take {_NAMED[target]}")
+        raise ValueError(f"kernel {build_name(build)} does not take {_NAMED[target]}")
     required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
-    argument, replacement = _FROZEN.get(chart, ("", chart))
-    if argument and argument not in required:
-        chart = replacement
-    missing = [name for name in required if name not in _GIVEN[chart]]
+    if "manifold" in chart.given and "manifold" not in required:
+        chart = POINTS  # of the manifold that is frozen
+    missing = [name for name in required if name not in chart.given]
     if missing:
         raise ValueError(
-            f"kernel {named(build)} needs {', '.join(missing)}: freeze them by "
-            f"functools.partial({named(build)}, {missing[0]}=...)"
+            f"kernel {build_name(build)} needs {', '.join(missing)}: freeze them by "
+            f"functools.partial({build_name(build)}, {missing[0]}=...)"
         )
-    return Sampler(build, chart)
+    return Sampler(build, chart.name)
 
 
 def check(group: Group, layout: Layout) -> None:
     """Raise a ValueError unless the kernel of a group can move its sites."""
-    unfit = [name for name in group.names if not _fits(group, layout.kinds[name])]
+    unfit = [name for name in group.names if not group.chart.fits(layout.kinds[name])]
     if not unfit:
         return
-    kinds = ", ".join(f"{name!r} ({layout.kinds[name]})" for name in unfit)
-    advice = {
-        COUNTS: "it moves simplex sites; give the others their own kernel, {None: "
-        "functools.partial(sgld.build, step_size=...)}",
-        SPHERES: "it moves unit vectors, on the sphere that it is given by default; give the "
-        "others their own kernel, {None: functools.partial(sgld.build, step_size=...)}",
-        **dict.fromkeys(
-            _REAL,
-            "numpyro has no map from the real numbers to unit vectors; use "
-            "functools.partial(gsgnht.build, step_size=..., friction=...) for them",
-        ),
-    }[group.chart]
-    raise ValueError(f"kernel {named(group.build)} cannot move {kinds}: {advice}")
-
-
-def _fits(group: Group, kind: str) -> bool:
-    if group.chart == COUNTS:
-        return kind in (sites.SIMPLEX, sites.LOG_SIMPLEX)
-    if group.chart == SPHERES:
-        return kind == sites.SPHERE
-    return group.chart == POINTS or kind != sites.SPHERE
+    kinds = ", ".join(f"{name!r} ({layout.kinds[name].name})" for name in unfit)
+    raise ValueError(f"kernel {build_name(group.build)} cannot move {kinds}: {group.chart.advice}")
 
 
 def check_support(group: Group, target: Target, values: Values) -> None:
@@ -163,22 +180,23 @@ def check_support(group: Group, target: Target, values: Values) -> None:
 
     While those move, the coordinate of the site stays fixed, but not its value.
     """
-    if group.chart not in _REAL:
+    if not group.chart.is_real:
         return
-    dependent = density.dependent(target, values, group.names, lambda law: law.support)
+    dependent = density.dependent_sites(target, values, group.names, lambda law: law.support)
     if dependent:
         raise ValueError(
-            f"the support of {sites.listed(dependent)} depends on sites that another kernel moves: "
-            "give them all to one kernel such as sgld, or write the site as a function of one with "
-            "a constant support, for example x = low + (high - low) * u with u ~ Uniform(0, 1)"
+            f"the support of {sites.list_str(dependent)} depends on sites that another kernel "
+            "moves: give them all to one kernel such as sgld, or write the site as a function of "
+            "one with a constant support, for example x = low + (high - low) * u with u ~ "
+            "Uniform(0, 1)"
         )
 
 
 def check_noise(group: Group, *, noisy: bool) -> None:
     """Raise a ValueError if an exact kernel gets minibatches or other noise."""
-    if noisy and group.chart == DENSITY:
+    if noisy and group.chart.is_exact:
         raise ValueError(
-            f"kernel {named(group.build)} needs the exact log density, but that of this model "
+            f"kernel {build_name(group.build)} needs the exact log density, but that of this model "
             "changes from step to step: give its plates all their rows, or use "
             "functools.partial(sgbd.build, step_size=...), which takes minibatches"
         )
@@ -197,7 +215,7 @@ def totals(
     def evaluate(position: Values) -> density.Density:
         return density.evaluate(target, position, fixed)
 
-    names = group.names if group.chart == COUNTS else ()
+    names = group.names if group.chart.is_native else ()
     return {name: tuning.safe_total(name, position, evaluate) for name in names}
 
 
@@ -218,7 +236,7 @@ def kernel(
     def log_density(position: Values) -> jax.Array:
         return _log_density(position, group, target, fixed)
 
-    if group.chart == DENSITY:
+    if group.chart.is_exact:
         return group.build(log_density=log_density)
 
     def init(key: jax.Array) -> Any:
@@ -227,7 +245,7 @@ def kernel(
 
     def estimate(key: jax.Array, memory: Any, position: Values, batch: Any) -> tuple[Values, Any]:
         del key, batch
-        if group.chart == COUNTS:
+        if group.chart.is_native:
             counts = density.evaluate(target, position, fixed).counts
             result = {
                 name: simplex_moves.with_total(counts[name], y, totals[name].of(counts[name]))
@@ -238,25 +256,25 @@ def kernel(
         return result, result if remembers else memory
 
     options: dict[str, Any] = {}
-    if group.chart == COUNTS:
+    if group.chart.is_native:
         parameters = density.evaluate(target, position, fixed).parameters
         options["alpha"] = {name: parameters[name][0] for name in position}
-    elif group.chart == SPHERES:
+    if "manifold" in group.chart.given:
         options["manifold"] = manifolds.product({name: manifolds.sphere() for name in group.names})
     return group.build(estimator=Estimator(init=init, estimate=estimate), **options)
 
 
 def _log_density(position: Values, group: Group, target: Target, fixed: Values) -> jax.Array:
-    if group.chart in (POINTS, SPHERES):
-        return density.summed(density.log_joint(target, {**fixed, **position}, frozenset())[0])
-    model = handlers.substitute(density.prepared(target), data=fixed)
+    if not group.chart.is_real:
+        return density.sum_all(density.log_joint(target, {**fixed, **position}, frozenset())[0])
+    model = handlers.substitute(density.prepare(target), data=fixed)
     enumerated = target.layout.enumerate_from is not None
     return -potential_energy(model, target.args, dict(target.kwargs), position, enum=enumerated)
 
 
 def is_finite(group: Group, target: Target, position: Values, fixed: Values) -> jax.Array:
     """Return whether the log density and its gradient are finite in the coordinates of a group."""
-    if group.chart == COUNTS:
+    if group.chart.is_native:
         return density.evaluate(target, position, fixed).is_finite()
     value, gradient = jax.value_and_grad(_log_density)(position, group, target, fixed)
     return jnp.isfinite(value) & jnp.stack([jnp.isfinite(g).all() for g in gradient.values()]).all()
@@ -265,35 +283,35 @@ def is_finite(group: Group, target: Target, position: Values, fixed: Values) -> 
 def coordinates(group: Group, target: Target, values: Values) -> Values:
     """Return the coordinates that the kernel moves, for constrained values of all sites."""
     group_values = {name: values[name] for name in group.names}
-    if group.chart == COUNTS:
+    if group.chart.is_native:
         kinds = target.layout.kinds
-        return {name: sites.native(kinds[name], value) for name, value in group_values.items()}
-    if group.chart in (POINTS, SPHERES):
+        return {name: kinds[name].native(value) for name, value in group_values.items()}
+    if not group.chart.is_real:
         return group_values
-    trace = density.traced(target, values)
+    trace = density.trace_at(target, values)
     return {name: biject_to(trace[name]["fn"].support).inv(x) for name, x in group_values.items()}
 
 
-def constrained(groups: Sequence[Group], target: Target, position: Values, fixed: Values) -> Values:
+def constrain(groups: Sequence[Group], target: Target, position: Values, fixed: Values) -> Values:
     """Return the constrained values of the sites of some groups, given those of all others."""
     values, real = {}, {}
     for group in groups:
         for name in group.names:
             y = position[name]
-            if group.chart in _REAL:
+            if group.chart.is_real:
                 real[name] = y
-            elif group.chart == COUNTS:
-                values[name] = sites.constrain(target.layout.kinds[name], y)
+            elif group.chart.is_native:
+                values[name] = target.layout.kinds[name].constrain(y)
             else:
                 values[name] = y
     if real:
-        model = density.prepared(target, enumerated=False)
+        model = density.prepare(target, enumerated=False)
         model = handlers.substitute(model, data={**fixed, **values})
         values.update(constrain_fn(model, target.args, dict(target.kwargs), real))
     return values
 
 
-def named(build: Build) -> str:
+def build_name(build: Build) -> str:
     """Return the module and the name of a sampler."""
     function = getattr(build, "func", build)
     module = getattr(function, "__module__", "").rpartition(".")[2]

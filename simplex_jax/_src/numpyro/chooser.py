@@ -15,7 +15,7 @@ from numpyro.infer import NUTS
 from numpyro.infer.mcmc import MCMCKernel
 
 from simplex_jax._src.numpyro import reference, sites
-from simplex_jax._src.numpyro.sites import Model
+from simplex_jax._src.numpyro.sites import Kind, Model
 
 # Steps compiled as one program, and numbers of a site whose effective sample sizes are measured.
 _CHUNK, _WATCHED = 50, 200
@@ -198,15 +198,15 @@ def recommend(
         ('SCIR', 3)
     """
     kwargs = dict(model_kwargs or {})
-    key_scores, key_pilot = jax.random.split(sites.typed(rng_key))
+    key_scores, key_pilot = jax.random.split(sites.to_typed_key(rng_key))
     layout, _ = sites.inspect(model, key_pilot, model_args, kwargs, None)
     sites.check_all_rows(layout)
     builds: dict[str, Callable[[], MCMCKernel]] = {}
-    if own := reference.moved_by_scir(layout.kinds):
-        name = "SCIR" if len(own) == len(layout.kinds) else f"SCIR for {sites.listed(own)}, NUTS"
+    if own := sites.native_names(layout.kinds):
+        name = "SCIR" if len(own) == len(layout.kinds) else f"SCIR for {sites.list_str(own)}, NUTS"
         builds[name] = partial(reference.pilot, model, layout.kinds)
     builds["NUTS"] = partial(NUTS, model)
-    scored, _ = reference.scored(model, key_pilot, model_args, kwargs, layout)
+    scored, _ = reference.scored_sites(model, key_pilot, model_args, kwargs, layout)
     if scored:
 
         def in_scores() -> MCMCKernel:
@@ -234,12 +234,12 @@ def recommend(
     return _choose(kernels, chains)
 
 
-def _numbers(kinds: Mapping[str, str], samples: Mapping[str, jax.Array]) -> jax.Array:
+def _numbers(kinds: Mapping[str, Kind], samples: Mapping[str, jax.Array]) -> jax.Array:
     """Return up to 200 numbers of each site, [n, d]."""
     columns = []
     for name, kind in kinds.items():
         x = samples[name].reshape(len(samples[name]), -1)
-        x = jnp.exp(x) if kind == sites.LOG_SIMPLEX else x
+        x = jnp.exp(x) if kind.is_log else x
         columns.append(x[:, :: -(-x.shape[1] // _WATCHED)])
     return jnp.concatenate(columns, axis=1)
 

@@ -14,10 +14,9 @@ from numpyro.primitives import Messenger
 
 from simplex_jax._src import batches
 from simplex_jax._src.base import PyTree
-from simplex_jax._src.geometry import gamma_scores
 from simplex_jax._src.numpyro import sites
 from simplex_jax._src.numpyro.distributions import LogDirichlet
-from simplex_jax._src.numpyro.sites import Layout, Model, Rows, Values
+from simplex_jax._src.numpyro.sites import Kind, Layout, Model, Rows, Values
 
 _LEAST = 1e-6  # the smallest shape of a gamma law
 
@@ -74,9 +73,9 @@ class _Detach(Messenger):
 
     def process_message(self, message: dict[str, Any]) -> None:
         if message["type"] == "sample" and (name := message["name"]) in self.names:
-            if masked(message["fn"]) and sites.is_imputed(name):
-                raise ValueError(sites.imputed(name))
-            if message["scale"] is not None or masked(message["fn"]):
+            if is_masked(message["fn"]) and sites.is_imputed(name):
+                raise ValueError(sites.imputed_message(name))
+            if message["scale"] is not None or is_masked(message["fn"]):
                 raise ValueError(
                     f"the prior of site {name!r} is scaled or masked, which is for likelihoods "
                     "here; move handlers.scale and handlers.mask to the observed sites, or use NUTS"
@@ -85,7 +84,7 @@ class _Detach(Messenger):
             message["fn"] = message["fn"].mask(False)
 
 
-def masked(law: dist.Distribution) -> bool:
+def is_masked(law: dist.Distribution) -> bool:
     """Return whether a law is masked, or wraps one that is."""
     while isinstance(law, dist.ExpandedDistribution | dist.Independent):
         law = law.base_dist
@@ -99,7 +98,7 @@ def log_joint(
 
     The density is given as terms by site, or as a single one if sites are summed out.
     """
-    detach = _Detach(prepared(target), detached)
+    detach = _Detach(prepare(target), detached)
     inputs = detach, target.args, dict(target.kwargs), values
     if target.layout.enumerate_from is not None:
         from numpyro.contrib import funsor
@@ -109,7 +108,7 @@ def log_joint(
     return {name: term for name, term in terms.items() if name not in detached}, detach.laws
 
 
-def prepared(target: Target, *, enumerated: bool = True) -> Model:
+def prepare(target: Target, *, enumerated: bool = True) -> Model:
     """Return the model with its key and a minibatch, its discrete sites enumerated or drawn.
 
     numpyro draws a minibatch in a loop that copies all row numbers; here the cost of a draw does
@@ -136,17 +135,17 @@ def replay(target: Target, values: Values) -> Values:
     names = target.layout.deterministic
     if not names:
         return values
-    trace = traced(target, values)
+    trace = trace_at(target, values)
     return {**values, **{name: trace[name]["value"] for name in names}}
 
 
-def traced(target: Target, values: Values) -> dict[str, Any]:
+def trace_at(target: Target, values: Values) -> dict[str, Any]:
     """Return the trace of the model at constrained values of its latent sites."""
-    model = handlers.substitute(prepared(target, enumerated=False), data=values)
+    model = handlers.substitute(prepare(target, enumerated=False), data=values)
     return handlers.trace(model).get_trace(*target.args, **target.kwargs)
 
 
-def changing(target: Target, values: Values) -> list[str]:
+def changing_sites(target: Target, values: Values) -> list[str]:
     """Return the names of the deterministic sites that the latent sites alone do not determine.
 
     They are inside a plate with minibatches, or depend on a minibatch or on numbers that a replay
@@ -159,14 +158,14 @@ def changing(target: Target, values: Values) -> list[str]:
     inside = set()
 
     def numbers(key: jax.Array) -> list[jax.Array]:
-        trace = traced(target._replace(key=key), values)
+        trace = trace_at(target._replace(key=key), values)
         for name in names:
             frames = trace[name].get("cond_indep_stack", ())
             if any(frame.name in layout.subsampled for frame in frames):
                 inside.add(name)
-        return [summed(trace[name]["value"]) for name in names]
+        return [sum_all(trace[name]["value"]) for name in names]
 
-    depends = depending(numbers, target.key)
+    depends = find_dependent(numbers, target.key)
     return [
         name
         for name, is_dependent in zip(names, depends, strict=True)
@@ -182,9 +181,9 @@ def is_random(target: Target, values: Values) -> bool:
 
     def joint(key: jax.Array) -> list[jax.Array]:
         terms, _ = log_joint(target._replace(key=key), values, frozenset())
-        return [summed(terms)]
+        return [sum_all(terms)]
 
-    return bool(target.layout.subsampled) or depending(joint, target.key)[0]
+    return bool(target.layout.subsampled) or find_dependent(joint, target.key)[0]
 
 
 def check_precision(target: Target, values: Values) -> None:
@@ -199,12 +198,12 @@ def check_precision(target: Target, values: Values) -> None:
             )
 
 
-def summed(tree: PyTree) -> jax.Array:
+def sum_all(tree: PyTree) -> jax.Array:
     """Return the sum of all numbers of a tree, a scalar."""
     return sum((jnp.sum(leaf) for leaf in jax.tree.leaves(tree)), jnp.zeros(()))
 
 
-def depending(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[bool]:
+def find_dependent(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[bool]:
     """Return which results of a function depend on its arguments, according to its program."""
     return [any(used) for used in _used(function, *inputs)]
 
@@ -216,7 +215,7 @@ def _used(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[lis
     return [dce_jaxpr(program, [i == j for j in range(count)])[1] for i in range(count)]
 
 
-def recursive(target: Target, values: Values) -> frozenset[str]:
+def recursive_sites(target: Target, values: Values) -> frozenset[str]:
     """Return the sites whose prior has parameters that depend on the site itself.
 
     The steps of numpyro's `scan` form one site, and its law at a step may depend on its value at
@@ -225,19 +224,19 @@ def recursive(target: Target, values: Values) -> frozenset[str]:
     names = sorted(values)  # the order of the leaves of a dictionary
 
     def numbers(values: Values) -> list[jax.Array]:
-        trace = traced(target, values)
-        return [summed(_parameters(trace[name]["fn"], values[name])) for name in names]
+        trace = trace_at(target, values)
+        return [sum_all(_parameters(trace[name]["fn"], values[name])) for name in names]
 
     used = _used(numbers, {name: values[name] for name in names})
     return frozenset(name for i, name in enumerate(names) if used[i][i])
 
 
-def unnamed(target: Target, values: Values) -> frozenset[str]:
+def unnamed_priors(target: Target, values: Values) -> frozenset[str]:
     """Return the sites whose prior is neither a Dirichlet or gamma law nor flat."""
     names: set[str] = set()
 
     def look(values: Values) -> None:
-        trace = traced(target, values)
+        trace = trace_at(target, values)
         for name, y in values.items():
             law = trace[name]["fn"]
             is_flat = isinstance(sites.base(law), dist.ImproperUniform)
@@ -248,7 +247,7 @@ def unnamed(target: Target, values: Values) -> frozenset[str]:
     return frozenset(names)
 
 
-def dependent(
+def dependent_sites(
     target: Target,
     values: Values,
     names: Sequence[str],
@@ -264,10 +263,10 @@ def dependent(
     def numbers(others: Values, siblings: Values) -> list[jax.Array]:
         """Return a number for each site, whose program shows on what the part depends."""
         kwargs = {**target.kwargs, sites.SIBLINGS: siblings} if siblings else target.kwargs
-        trace = traced(target._replace(kwargs=kwargs), {**values, **others})
-        return [summed(part(trace[name]["fn"])) for name in names]
+        trace = trace_at(target._replace(kwargs=kwargs), {**values, **others})
+        return [sum_all(part(trace[name]["fn"])) for name in names]
 
-    depends = depending(numbers, others, siblings)
+    depends = find_dependent(numbers, others, siblings)
     return [name for name, is_dependent in zip(names, depends, strict=True) if is_dependent]
 
 
@@ -286,7 +285,7 @@ class _Terms(NamedTuple):
 
 def _terms(target: Target, y: Values, fixed: Mapping[str, jax.Array] | None = None) -> _Terms:
     kinds = target.layout.kinds
-    values = {name: sites.constrain(kinds[name], value) for name, value in y.items()}
+    values = {name: kinds[name].constrain(value) for name, value in y.items()}
     others, laws = log_joint(target, {**(fixed or {}), **values}, frozenset(y))
     priors, parameters = {}, {}
     for name, law in laws.items():
@@ -300,7 +299,7 @@ def _terms(target: Target, y: Values, fixed: Mapping[str, jax.Array] | None = No
         if least or not parameters[name]:
             # Any other prior stays in the density, relative to a reference with such parameters.
             parameters[name] = _reference(kinds[name], y[name], least=least)
-            reference = _log_reference(kinds[name], y[name], parameters[name])
+            reference = kinds[name].log_density(y[name], parameters[name])
             reference = sum_rightmost(reference, reference.ndim - len(law.batch_shape))
             others[name] = law.log_prob(values[name]) - reference
         prior = _log_prior(kinds[name], y[name], parameters[name])
@@ -327,7 +326,7 @@ def evaluate(
 
     def total(y: Values) -> tuple[jax.Array, tuple]:
         terms = _terms(target, y, fixed)
-        others = summed(terms.others)
+        others = sum_all(terms.others)
         priors = {name: prior.sum() for name, prior in terms.priors.items()}
         by_row = {
             name: sum(site_rows.sums_of_term(term) for term in terms.without(name))
@@ -342,24 +341,12 @@ def evaluate(
     return Density(others, priors, by_row, counts, *extras)
 
 
-def _reference(kind: str, y: jax.Array, *, least: bool) -> tuple[jax.Array, ...]:
+def _reference(kind: Kind, y: jax.Array, *, least: bool) -> tuple[jax.Array, ...]:
     """Return prior parameters that do not depend on the site: ones, or the least.
 
     If the density rises to a corner, the least ones leave no count negative. Ones suit flat priors.
     """
-    shape = jnp.full_like(y, _LEAST if least else 1)
-    return (shape, shape) if kind == sites.GAMMA else (shape,)
-
-
-def _log_reference(kind: str, y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
-    """Return its log density at native values, up to a constant.
-
-    The density is of positive numbers, of probabilities, or of their log ratios, as for the law.
-    """
-    shape = parameters[0]
-    if kind == sites.GAMMA:
-        return (shape - 1) * y - parameters[1] * sites.constrain(kind, y)
-    return ((shape - (kind == sites.SIMPLEX)) * y).sum(axis=-1)
+    return (jnp.full_like(y, _LEAST if least else 1),) * kind.num_parameters
 
 
 def _parameters(law: dist.Distribution, y: jax.Array) -> tuple[jax.Array, ...]:
@@ -374,13 +361,6 @@ def _parameters(law: dist.Distribution, y: jax.Array) -> tuple[jax.Array, ...]:
     return tuple(jnp.broadcast_to(jnp.asarray(x, y.dtype), y.shape) for x in parameters)
 
 
-def _log_prior(kind: str, y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
+def _log_prior(kind: Kind, y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
     """Return the log prior as a function of its parameters; the site's own value is held fixed."""
-    y = jax.lax.stop_gradient(y)
-    if kind == sites.GAMMA:
-        shape, rate = parameters
-        # Relative to the mean: at shapes of 1e5, cancelling terms would have an error of 0.1.
-        about_mean = y - (jnp.log(shape) - jnp.log(rate))
-        return -shape * (jnp.expm1(about_mean) - about_mean) - gamma_scores.constant(shape)
-    # No validation: values may be off the simplex.
-    return LogDirichlet(parameters[0], validate_args=False).log_prob(y)
+    return kind.log_prior(jax.lax.stop_gradient(y), parameters)

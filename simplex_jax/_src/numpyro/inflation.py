@@ -53,6 +53,7 @@ warm-up steps, with more weight on later ones, and `SGMCMC` starts it again when
 """
 
 import functools
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -119,24 +120,32 @@ def factor(ratio: jax.Array, step: jax.Array) -> jax.Array:
     return jnp.sqrt(1 + ratio * jnp.tanh(step / 2))
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnames=("most", "largest"))
 def longest_step(ratio: jax.Array, most: float = MOST, largest: float = _LONGEST) -> jax.Array:
     """Return the longest CIR transition with at most this inflation, capped at `largest`."""
     return step_sizes.for_inflation(1.0, ratio, most**2 - 1, largest=largest)
 
 
-def message(name: str, noise: Noise) -> str:
-    """Return the warning about a site."""
+def message(names: str, noise: Noise) -> str:
+    """Return the warning about sites."""
     return (
-        f"the noise of the minibatches makes the standard deviations of {name!r} too large by a "
+        f"the noise of the minibatches makes the standard deviations of {names} too large by a "
         f"factor of about {float(noise.inflation):.2g}: use a step_size of at most "
         f"{float(noise.longest):.2g}, or larger minibatches"
     )
 
 
-def sizes_str(plates: Mapping[str, tuple[int, int]]) -> str:
-    """Return the sizes of minibatches, for messages."""
-    return ", ".join(f"{shown} of {size} rows" for size, shown in plates.values())
+def check_expected(
+    plates: Mapping[str, tuple[int, int]], names: str, noise: Noise, hint: str = ""
+) -> None:
+    """Warn if the noise that is expected for similar rows is too large, unless it is traced."""
+    if isinstance(noise.inflation, jax.core.Tracer) or noise.inflation <= MOST:
+        return
+    sizes = ", ".join(f"{shown} of {size} rows" for size, shown in plates.values())
+    warnings.warn(
+        f"with minibatches of {sizes} (if they outweigh the prior) {message(names, noise)}{hint}",
+        stacklevel=3,
+    )
 
 
 # Kernels of `SGMCMC`.

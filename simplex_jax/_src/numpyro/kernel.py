@@ -116,7 +116,7 @@ class ModelKernel(MCMCKernel):
             if within_gibbs:
                 warnings.warn(
                     "the log density or its gradient is not finite where Gibbs starts "
-                    f"{sites.listed(self._inspected.kinds)}, at init_params or a draw from the "
+                    f"{sites.list_str(self._inspected.kinds)}, at init_params or a draw from the "
                     "prior: other values are tried",
                     stacklevel=2,
                 )
@@ -138,7 +138,7 @@ class ModelKernel(MCMCKernel):
     ) -> tuple[Any, jax.Array]:
         """Return the state of a new chain, and whether its start is valid."""
         key_next, key_trace, key_start, key_batch, key_first = jax.random.split(
-            sites.typed(rng_key), 5
+            sites.to_typed_key(rng_key), 5
         )
 
         def inspect_and_start(key_trace: jax.Array, key_start: jax.Array, params: Any) -> Values:
@@ -154,10 +154,10 @@ class ModelKernel(MCMCKernel):
         layout = self._inspected
         least = self._least(self._target(model_args, kwargs, key_batch), values)
         self._layout = layout = layout._replace(least=least)
-        left_out = density.changing(self._target(model_args, kwargs, key_batch), values)
+        left_out = density.changing_sites(self._target(model_args, kwargs, key_batch), values)
         if left_out:
             warnings.warn(
-                f"samples will not have the deterministic sites {sites.listed(left_out)}, which "
+                f"samples will not have the deterministic sites {sites.list_str(left_out)}, which "
                 "change with the minibatch of a step, with sites that are summed out, or with "
                 "numbers that the model draws itself: compute them from the samples",
                 stacklevel=2,
@@ -186,7 +186,7 @@ class ModelKernel(MCMCKernel):
         """Make a step, with a fresh minibatch if the model has them."""
         if not is_prng_key(state.rng_key):
             return jax.vmap(lambda one: self.sample(one, model_args, model_kwargs))(state)
-        key = by_native_code(sites.typed(state.rng_key))
+        key = by_native_code(sites.to_typed_key(state.rng_key))
         key_next, key_batch, key_moves = jax.random.split(key, 3)
         new = self._step(
             key_moves, state, self._target(model_args, model_kwargs, by_jax(key_batch))
@@ -234,7 +234,7 @@ class ModelKernel(MCMCKernel):
 
     def _least(self, target: Target, values: Values) -> frozenset[str]:
         """Return the sites whose prior is referred to the least concentrations."""
-        return density.recursive(target, values)
+        return density.recursive_sites(target, values)
 
     @abstractmethod
     def _check(self, layout: Layout) -> None:
@@ -312,7 +312,7 @@ def _no_start_message(names: Iterable[str], init_params: Mapping[str, Any] | Non
         )
     where = "to start from"
     if init_params:
-        where = f"beside the values of {sites.listed(init_params)} in init_params"
+        where = f"beside the values of {sites.list_str(init_params)} in init_params"
     return (
         f"{_TRIES} draws of the latent sites found none {where} at which the log density and its "
         "gradient are finite: check the model, or give init_params where the priors and all data "

@@ -195,7 +195,7 @@ class LDAGibbs(MCMCKernel):
                 "LDAGibbs takes a single key: for several chains use chain_method='sequential', "
                 "'parallel' or jax.vmap"
             )
-        key_next, key_counts, key_sweep = jax.random.split(sites.typed(rng_key), 3)
+        key_next, key_counts, key_sweep = jax.random.split(sites.to_typed_key(rng_key), 3)
         own, traced = self._own, self._tracer(model_args, model_kwargs)
         trace = traced({}, key_counts)
         _check_sites(trace, own)
@@ -213,7 +213,7 @@ class LDAGibbs(MCMCKernel):
         self, state: LDAGibbsState, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> LDAGibbsState:
         """Sweep over all tokens, given the other sites."""
-        key_next, key_sweeps = jax.random.split(sites.typed(state.rng_key))
+        key_next, key_sweeps = jax.random.split(sites.to_typed_key(state.rng_key))
         # No draw from this key is used: the counts have values, and alpha and the topics depend on
         # no other draw.
         trace = self._tracer(model_args, model_kwargs)(state.z, jax.random.key(0))
@@ -283,15 +283,15 @@ def _check_sites(trace: Trace, own: Names) -> None:
         if name not in latent:
             raise ValueError(
                 f"LDAGibbs needs the latent site {name!r}, but the model has "
-                f"{sites.listed(latent)}: give both of its sites to its block, Gibbs([("
-                f"LDAGibbs(...), {sites.listed(own)}), ...])"
+                f"{sites.list_str(latent)}: give both of its sites to its block, Gibbs([("
+                f"LDAGibbs(...), {sites.list_str(own)}), ...])"
             )
         site = trace[name]
         if not isinstance(actual := sites.base(site["fn"]), law):
             raise ValueError(
                 f"site {name!r} must have the law {law.__name__}; it has {type(actual).__name__}"
             )
-        if site["scale"] is not None or density.masked(site["fn"]):
+        if site["scale"] is not None or density.is_masked(site["fn"]):
             raise ValueError(
                 f"site {name!r} is scaled or masked, so labels cannot be drawn for it; move "
                 "handlers.scale and handlers.mask to other sites"
@@ -303,9 +303,9 @@ def _check_sites(trace: Trace, own: Names) -> None:
     ]
     if others:
         raise ValueError(
-            f"LDAGibbs draws {sites.listed(own)}, not {sites.listed(others)}: with numpyro 0.22 "
-            f"use Gibbs([(LDAGibbs(...), {sites.listed(own)}), (NUTS(model), None)]), or SCIR "
-            "in place of NUTS"
+            f"LDAGibbs draws {sites.list_str(own)}, not {sites.list_str(others)}: with numpyro "
+            f"0.22 use Gibbs([(LDAGibbs(...), {sites.list_str(own)}), (NUTS(model), None)]), or "
+            "SCIR in place of NUTS"
         )
 
 
@@ -361,15 +361,15 @@ def _check_others(traced: Callable[[Values, jax.Array], Trace], own: Names, z: V
             if site["type"] == "sample" and name not in own:
                 parts_by_name[f"site {name!r}"] = site["fn"].log_prob(site["value"])
         parts[:] = parts_by_name
-        return [density.summed(part) for part in parts_by_name.values()]
+        return [density.sum_all(part) for part in parts_by_name.values()]
 
     key = jax.random.key(0)
-    of_counts = density.depending(lambda z: numbers(z, key), z)
-    of_key = density.depending(lambda key: numbers(z, key)[:2], key)
+    of_counts = density.find_dependent(lambda z: numbers(z, key), z)
+    of_key = density.find_dependent(lambda key: numbers(z, key)[:2], key)
     for part, does in zip(parts, of_counts, strict=True):
         if does:
             raise ValueError(
-                f"{part} depends on the counts {sites.listed(own)}, which LDAGibbs would ignore "
+                f"{part} depends on the counts {sites.list_str(own)}, which LDAGibbs would ignore "
                 "when it draws labels: only deterministic sites may"
             )
     for part, does in zip(parts, of_key, strict=False):

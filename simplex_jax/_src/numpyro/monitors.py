@@ -24,7 +24,7 @@ import numpyro.distributions as dist
 from simplex_jax._src.base import PyTree
 from simplex_jax._src.numpyro import density, sites
 from simplex_jax._src.numpyro.density import Target
-from simplex_jax._src.numpyro.sites import Values
+from simplex_jax._src.numpyro.sites import Kind, Values
 
 # At a concentration of 0.08, this share of Dirichlet probabilities is raised. The mean logarithm is
 # then off by a thousandth of its standard deviation.
@@ -41,13 +41,17 @@ def initialize_raised(target: Target, values: Values, names: Sequence[str]) -> V
 
     `values` are constrained values of all sites that this kernel sees.
     """
-    learned = density.dependent(target, values, names, _concentration)
-    seen = density.unnamed(target, values).union(learned)
+    learned = density.dependent_sites(target, values, names, _concentration)
+    seen = density.unnamed_priors(target, values).union(learned)
     return {
         name: jnp.zeros((), values[name].dtype)
         for name in names
-        if name in seen and target.layout.kinds[name] == sites.SIMPLEX
+        if name in seen and _is_raised(target.layout.kinds[name])
     }
+
+
+def _is_raised(kind: Kind) -> bool:
+    return kind.on_simplex and not kind.is_log
 
 
 def _concentration(law: dist.Distribution) -> PyTree:

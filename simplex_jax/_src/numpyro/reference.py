@@ -44,11 +44,9 @@ from simplex_jax._src.geometry import gamma_scores
 from simplex_jax._src.numpyro import density, monitors, sites
 from simplex_jax._src.numpyro.distributions import LogDirichlet
 from simplex_jax._src.numpyro.scir import SCIR
-from simplex_jax._src.numpyro.sites import Layout, Model, Values
+from simplex_jax._src.numpyro.sites import Kind, Layout, Model, Values
 
 _POSITIVE = (constraints.positive, constraints.softplus_positive)
-_SIMPLEX = (sites.SIMPLEX, sites.LOG_SIMPLEX)
-_KINDS = (sites.GAMMA, *_SIMPLEX)
 # A table of normal scores for more shapes would exceed 5 MB.
 _MOST_CELLS = 2000
 # Range of shapes, in which normal scores are accurate in float32; in float32, 1e-6 is below 1e-6.
@@ -113,21 +111,21 @@ class GammaReference(Reparam):
     def __call__(self, name: str, fn: dist.Distribution, obs: Any) -> tuple[None, jax.Array]:
         """Return the value of the site as a function of its normal scores."""
         kind = _kind(fn)
-        if obs is not None or kind not in _KINDS:
+        if obs is not None or not kind.is_native:
             # From outside, numpyro shows sites within scan with their values.
             reason = "observed, or within scan or cond: there, call handlers.reparam in their body"
             raise ValueError(
                 "GammaReference is for latent sites of positive numbers or on the simplex; "
                 f"{name!r} is " + (reason if obs is not None else type(sites.base(fn)).__name__)
             )
-        if self.rate is not None and kind in _SIMPLEX:
+        if self.rate is not None and kind.on_simplex:
             raise ValueError(f"a reference on the simplex has no rate, but that of {name!r} does")
         z = _scores(name, fn)
         shape = self._full("shape", self.shape, name, z)
         r, log_slope = self._moved(z, shape)
         # Relative to the density of the scores, that of log x; dz / dr belongs to the scores.
         log_weight = log_slope + (z * z + math.log(2 * math.pi)) / 2
-        if kind in _SIMPLEX:
+        if kind.on_simplex:
             total = shape.sum(axis=-1, keepdims=True)
             centre = jnp.log(shape) - jnp.log(total)
             log_mean = _log_mean(r, shape / total, centre)
@@ -140,7 +138,7 @@ class GammaReference(Reparam):
             centre = jnp.log(shape / rate)
             ratio = _log_prior_of_positive(fn, kind, r, centre)
         numpyro.factor(f"{name}_factor", ratio + sum_rightmost(log_weight, fn.event_dim))
-        return None, sites.constrain(kind, centre + r)
+        return None, kind.constrain(centre + r)
 
     def _moved(self, z: jax.Array, shape: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return r of scores and its log derivative, from a table if it covers all z."""
@@ -170,7 +168,7 @@ class GammaReference(Reparam):
             ) from None
 
 
-def _kind(fn: dist.Distribution) -> str:
+def _kind(fn: dist.Distribution) -> Kind:
     """Return the kind of a site, as in `sites.kind`, but gamma for any positive law."""
     kind = sites.kind({"fn": fn})
     support = sites.support_of(fn)
@@ -186,9 +184,9 @@ def _scores(name: str, fn: dist.Distribution) -> jax.Array:
     # A power of the prior is not a power of the normal scores' law, because of the Jacobian.
     # Outside the reparametrised model a mask may turn all densities off, as in `Predictive`.
     off = getattr(site["fn"], "_mask", None) is False
-    masked = density.masked(fn) or (density.masked(site["fn"]) and not off)
+    masked = density.is_masked(fn) or (density.is_masked(site["fn"]) and not off)
     if masked and sites.is_imputed(name):
-        raise ValueError(sites.imputed(name))
+        raise ValueError(sites.imputed_message(name))
     if site["scale"] is not None or masked:
         raise ValueError(
             f"the prior of site {name!r} is scaled or masked, so its normal scores would be "
@@ -214,7 +212,7 @@ def _log_mean(r: jax.Array, share: jax.Array, log_share: jax.Array) -> jax.Array
 
 
 def _log_prior_on_simplex(
-    fn: dist.Distribution, kind: str, rho: jax.Array, centre: jax.Array
+    fn: dist.Distribution, kind: Kind, rho: jax.Array, centre: jax.Array
 ) -> jax.Array:
     """Return the log prior density of log-probabilities centre + rho, in log ratios."""
     law = sites.base(fn)
@@ -224,11 +222,11 @@ def _log_prior_on_simplex(
         mean = jnp.log(alpha) - jnp.log(alpha.sum(axis=-1, keepdims=True))
         return sum_rightmost(_log_dirichlet(rho + (centre - mean), alpha), fn.event_dim - 1)
     y = centre + rho
-    return _log_prob(fn, sites.constrain(kind, y)) + sum_rightmost(y, fn.event_dim)
+    return _log_prob(fn, kind.constrain(y)) + sum_rightmost(y, fn.event_dim)
 
 
 def _log_prior_of_positive(
-    fn: dist.Distribution, kind: str, r: jax.Array, centre: jax.Array
+    fn: dist.Distribution, kind: Kind, r: jax.Array, centre: jax.Array
 ) -> jax.Array:
     """Return the log prior density of the logarithm of a site, centre + r."""
     law = sites.base(fn)
@@ -238,7 +236,7 @@ def _log_prior_of_positive(
         log_density = -a * gamma_scores.excess(about_mean) - gamma_scores.constant(a)
         return sum_rightmost(log_density, fn.event_dim)
     y = centre + r
-    return _log_prob(fn, sites.constrain(kind, y)) + sum_rightmost(y, fn.event_dim)
+    return _log_prob(fn, kind.constrain(y)) + sum_rightmost(y, fn.event_dim)
 
 
 def _log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
@@ -307,11 +305,11 @@ def learn_reference(
     if num_samples < 100:
         raise ValueError(f"num_samples must be at least 100; it is {num_samples}")
     kwargs = dict(model_kwargs or {})
-    layout, _ = sites.inspect(model, sites.typed(rng_key), model_args, kwargs, None)
+    layout, _ = sites.inspect(model, sites.to_typed_key(rng_key), model_args, kwargs, None)
     sites.check_all_rows(layout)
-    fitted, within = scored(model, sites.typed(rng_key), model_args, kwargs, layout)
+    fitted, within = scored_sites(model, sites.to_typed_key(rng_key), model_args, kwargs, layout)
     if not fitted:
-        where = f" outside of scan and cond, which have {sites.listed(within)}: use it as it is"
+        where = f" outside of scan and cond, which have {sites.list_str(within)}: use it as it is"
         raise ValueError(
             "the model has no latent site of positive numbers or on the simplex"
             + (where if within else "")
@@ -332,30 +330,25 @@ def learn_reference(
                 "num_warmup, or give GammaReference shapes of your own",
                 stacklevel=2,
             )
-    return {name: _fitted(kind, samples[name]) for name, kind in fitted.items()}
+    return {name: _fit(kind, samples[name]) for name, kind in fitted.items()}
 
 
-def scored(
+def scored_sites(
     model: Model, key: jax.Array, args: tuple, kwargs: Values, layout: Layout
-) -> tuple[dict[str, str], list[str]]:
+) -> tuple[dict[str, Kind], list[str]]:
     """Return the kinds of the sites with normal scores, and the sites within scan or cond."""
     drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
     trace = handlers.trace(drawn).get_trace(*args, **kwargs)
     kinds = {name: _kind(trace[name]["fn"]) for name in layout.kinds}
-    kinds = {name: kind for name, kind in kinds.items() if kind in _KINDS}
+    kinds = {name: kind for name, kind in kinds.items() if kind.is_native}
     # numpyro's own mark for sites that ran before outer handlers see them.
     within = [name for name in kinds if trace[name].get("_control_flow_done")]
     return {name: kind for name, kind in kinds.items() if name not in within}, within
 
 
-def moved_by_scir(kinds: Mapping[str, str]) -> list[str]:
-    """Return the names of the sites that `SCIR` moves."""
-    return [name for name, kind in kinds.items() if kind in _KINDS]
-
-
-def pilot(model: Model, kinds: Mapping[str, str]) -> MCMCKernel:
+def pilot(model: Model, kinds: Mapping[str, Kind]) -> MCMCKernel:
     """Return `SCIR` for the sites that it moves, and NUTS for all others."""
-    names = moved_by_scir(kinds)
+    names = sites.native_names(kinds)
     if not names:
         return NUTS(model)
     if len(names) == len(kinds):
@@ -365,16 +358,16 @@ def pilot(model: Model, kinds: Mapping[str, str]) -> MCMCKernel:
     return Gibbs([(SCIR(model), names), (NUTS(model), None)])
 
 
-def _fitted(kind: str, samples: jax.Array) -> GammaReference:
+def _fit(kind: Kind, samples: jax.Array) -> GammaReference:
     """Return the reference fitted to samples of a site, [n, ...]."""
     x = np.asarray(samples, np.float64)
     least = np.finfo(np.float32).tiny
-    logs = x if kind == sites.LOG_SIMPLEX else np.log(np.maximum(x, least))
-    x = np.exp(x) if kind == sites.LOG_SIMPLEX else x
+    logs = x if kind.is_log else np.log(np.maximum(x, least))
+    x = np.exp(x) if kind.is_log else x
     mean = x.mean(axis=0)
     spread = ((x - mean) * (logs - logs.mean(axis=0))).mean(axis=0)
     # The samples of a stuck pilot have no spread, and no law is that narrow.
-    if kind in _SIMPLEX:
+    if kind.on_simplex:
         spread = spread.sum(axis=-1, keepdims=True)
         total = (mean.shape[-1] - 1) / np.maximum(spread, 1 / _MOST)
         return GammaReference(np.clip(mean * total, _LEAST, _MOST))

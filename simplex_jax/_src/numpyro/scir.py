@@ -11,7 +11,6 @@ sites move between two minibatches, shapes and rates change with them, which cou
 measured inflation is then an upper estimate, and a learned step is shorter than necessary.
 """
 
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,7 +35,7 @@ from simplex_jax._src.numpyro.density import Density, Target
 from simplex_jax._src.numpyro.inflation import Noise
 from simplex_jax._src.numpyro.kernel import ModelKernel, over_chains
 from simplex_jax._src.numpyro.monitors import Still
-from simplex_jax._src.numpyro.sites import Layout, Model, Rows, Values
+from simplex_jax._src.numpyro.sites import Kind, Layout, Model, Rows, Values
 from simplex_jax._src.numpyro.tuning import Evaluate, Total, Tuning
 from simplex_jax._src.schedules import StepSize
 
@@ -74,7 +73,7 @@ class Site(NamedTuple):
     """A site, and the options of its moves."""
 
     name: str
-    kind: str
+    kind: Kind
     step_size: jax.Array | None  # of uncorrected moves; None if minibatches decide
     metropolis: bool  # whether moves are corrected
     target_accept: float
@@ -173,12 +172,11 @@ class SCIR(ModelKernel):
         return options + super()._options()
 
     def _check(self, layout: Layout) -> None:
-        supported = {sites.SIMPLEX, sites.LOG_SIMPLEX, sites.GAMMA}
-        movable = [name for name, kind in layout.kinds.items() if kind in supported]
-        rest = [name for name, kind in layout.kinds.items() if kind not in supported]
+        movable = sites.native_names(layout.kinds)
+        rest = [name for name in layout.kinds if name not in movable]
         if not layout.kinds:
             raise ValueError("the model has no latent site to sample")
-        others, own = sites.listed(rest), sites.listed(movable)
+        others, own = sites.list_str(rest), sites.list_str(movable)
         if not movable:
             raise ValueError(
                 "SCIR moves Dirichlet, LogDirichlet, Gamma and Exponential sites, and the model "
@@ -236,9 +234,7 @@ class SCIR(ModelKernel):
             tuning=learned,
             density=None if target.layout.subsampled else density,
             raised=monitors.initialize_raised(target, values, tuple(kinds)),
-            still=monitors.initialize_still(
-                z, [name for name in kinds if kinds[name] != sites.GAMMA]
-            ),
+            still=monitors.initialize_still(z, [name for name in z if kinds[name].on_simplex]),
             i=jnp.zeros((), jnp.int32),
             num_warmup=jnp.asarray(num_warmup, jnp.int32),
             rng_key=key,
@@ -293,17 +289,10 @@ class SCIR(ModelKernel):
             return
         with jax.ensure_compile_time_eval():
             step = schedules.at(self._step_size, jnp.asarray(num_warmup, jnp.int32))
-            factor = inflation.factor(jnp.asarray(ratio), step)
-            if isinstance(factor, jax.core.Tracer) or factor <= inflation.MOST:
-                return
-            longest = float(_longest(jnp.asarray(ratio), inflation.MOST))
-        warnings.warn(
-            f"with minibatches of {inflation.sizes_str(layout.subsampled)} a step_size of "
-            f"{float(step):.2g} makes standard deviations too large by a factor of about "
-            f"{float(factor):.2g}: leave step_size out, or give at most {longest:.2g}; larger "
-            "minibatches allow longer steps",
-            stacklevel=2,
-        )
+            noise = _noise(jnp.asarray(ratio), step)
+        names = sites.list_str(layout.kinds)
+        hint = "; if step_size is left out, SCIR learns one"
+        inflation.check_expected(layout.subsampled, names, noise, hint)
 
     def refresh(
         self, state: State, model_args: tuple, model_kwargs: Mapping[str, Any] | None
@@ -321,7 +310,7 @@ class SCIR(ModelKernel):
 
     def _constrained(self, target: Target, z: Values) -> Values:
         kinds = target.layout.kinds
-        return {name: sites.constrain(kinds[name], y) for name, y in z.items()}
+        return {name: kinds[name].constrain(y) for name, y in z.items()}
 
     def _warnings(self, state: State) -> list[str]:
         messages = super()._warnings(state)
@@ -335,7 +324,7 @@ class SCIR(ModelKernel):
         if (state.i < state.num_warmup).any():
             return messages
         return messages + [
-            inflation.message(name, site.noise)
+            inflation.message(repr(name), site.noise)
             for name, site in shown.items()
             if site.noise.inflation > inflation.MOST
         ]
@@ -367,13 +356,14 @@ class SCIR(ModelKernel):
 
 
 class _Proposal(NamedTuple):
-    """A proposed value, the density there, and the numbers that decide on it."""
+    """A proposed value, and the numbers that decide on it: of both ends, where it says so."""
 
     y: jax.Array  # native value
     there: Density
-    log_ratio: jax.Array  # log acceptance ratio, of each row
-    same: jax.Array  # whether shapes are the same at both ends
-    bound: jax.Array  # possible rounding error of the log ratio, if the move is exact
+    log_ratio: jax.Array  # of the acceptance, without the change of the density
+    shapes: tuple[jax.Array, jax.Array]  # of the gamma laws at both ends
+    falls: tuple[jax.Array, jax.Array] | tuple[float, float]  # rate times value at both ends
+    sizes: jax.Array  # of the numbers whose difference a shape is
     clamped: jax.Array  # fraction of shapes that are not positive
     total: jax.Array  # the total that fits both ends
 
@@ -383,34 +373,44 @@ def metropolis_step(keys: jax.Array, site: Site, state: State, evaluate: Evaluat
     old, here = state.tuning[site.name], state.density
     assert here is not None
     step = jnp.where(old.exact, jnp.inf, jnp.exp(old.log_step))
-    propose = _propose_gamma if site.kind == sites.GAMMA else _propose_simplex
-    proposal = propose(keys[1:], site, state, here, evaluate, step)
+    proposal = _moves(site.kind).propose(keys[1:], site, state, here, evaluate, step)
+    y, there, shapes = state.z[site.name], proposal.there, proposal.shapes
+    change = there.without(site.name) - here.without(site.name)
+    ratio_by_row = site.rows.sums(proposal.log_ratio) + change
+    bound = tuning.error_bound(
+        [
+            tuning.magnitude(here, y, shapes[0], proposal.falls[0]),
+            tuning.magnitude(there, proposal.y, shapes[1], proposal.falls[1]),
+        ],
+        proposal.y - y,
+        simplex_moves.rounding(shapes[0], proposal.sizes),
+    )
 
-    probability = jnp.exp(jnp.minimum(proposal.log_ratio, 0))
+    probability = jnp.exp(jnp.minimum(ratio_by_row, 0))
     probability = jnp.where(jnp.isnan(probability), 0, probability)
     if not site.metropolis:
         # Uncorrected, but never to a point of density 0, from which no gradient leads back.
-        possible = jnp.isfinite(proposal.there.without(site.name)).astype(probability.dtype)
+        possible = jnp.isfinite(there.without(site.name)).astype(probability.dtype)
         probability = jnp.where(old.exact, probability, possible)
     # The log ratio of an exact move is 0 up to rounding. Equal shapes are not enough: gradients do
     # not see jumps of a likelihood. If a move turns out not to be exact, its proposal used the
     # total, or the exposure, of its start; no later one does.
-    log_ratio = proposal.log_ratio.sum()
-    exact = old.exact & proposal.same & tuning.confirms(log_ratio, proposal.bound)
+    same = simplex_moves.same(*shapes, proposal.sizes)
+    exact = old.exact & same & tuning.confirms(ratio_by_row.sum(), bound)
     probability = jnp.where(exact, 1, probability)
     # A chain that starts far away first moves uncorrected to where the likelihood is high:
     # corrected moves there would learn steps that are far too short.
-    arriving = (state.i < state.num_warmup // 4) & jnp.isfinite(proposal.log_ratio)
+    arriving = (state.i < state.num_warmup // 4) & jnp.isfinite(ratio_by_row)
     acceptance = jnp.where(arriving, 1, probability)
     word, _ = random_words(keys[0], acceptance.size, acceptance.dtype)
     accept = uniform(word, acceptance.dtype).reshape(acceptance.shape) < acceptance
-    z = {**state.z, site.name: jnp.where(accept, proposal.y, state.z[site.name])}
+    z = {**state.z, site.name: jnp.where(accept, proposal.y, y)}
     if site.rows.plates:
         density = evaluate(z)
     else:
-        density = jax.tree.map(partial(jnp.where, accept), proposal.there, here)
+        density = jax.tree.map(partial(jnp.where, accept), there, here)
     learned = tuning.adapt(
-        old._replace(exact=exact, bound=proposal.bound),
+        old._replace(exact=exact, bound=bound),
         state.i,
         state.num_warmup,
         jnp.where(arriving, site.target_accept, probability),
@@ -422,7 +422,7 @@ def metropolis_step(keys: jax.Array, site: Site, state: State, evaluate: Evaluat
     return state._replace(z=z, density=density, tuning={**state.tuning, site.name: learned})
 
 
-def _propose_simplex(
+def _propose_on_simplex(
     keys: jax.Array, site: Site, state: State, here: Density, evaluate: Evaluate, step: jax.Array
 ) -> _Proposal:
     name = site.name
@@ -448,17 +448,13 @@ def _propose_simplex(
     a_there = simplex_moves.shapes(alpha, there.counts[name], move.y, total, more)
     ratio = simplex_moves.log_ratio(move, alpha, total, a.used, a_there.used, step)
     sizes = jnp.abs(counts) + jnp.exp(y) * total + jnp.exp(move.y) * total
-    bound = tuning.error_bound(
-        [tuning.magnitude(here, y, a.used), tuning.magnitude(there, move.y, a_there.used)],
-        move.y - y,
-        simplex_moves.rounding(a.used, sizes),
-    )
     return _Proposal(
         move.y,
         there,
-        site.rows.sums(ratio) + (there.without(name) - here.without(name)),
-        simplex_moves.same(a.used, a_there.used, sizes),
-        bound,
+        ratio,
+        (a.used, a_there.used),
+        (0.0, 0.0),
+        sizes,
         (a.raw <= 0).mean(dtype=y.dtype),
         tuning.fit_total((y, move.y), (counts, there.counts[name]), alpha, exposure),
     )
@@ -486,20 +482,13 @@ def _propose_gamma(
     ratio = gamma_moves.log_ratio(move, prior, y, law, law_there, step)
     values = jnp.exp(y), jnp.exp(move.y)
     sizes = jnp.abs(here.counts[name]) + exposure * sum(values)
-    bound = tuning.error_bound(
-        [
-            tuning.magnitude(here, y, law.shape, law.rate * values[0]),
-            tuning.magnitude(there, move.y, law_there.shape, law.rate * values[1]),
-        ],
-        move.y - y,
-        simplex_moves.rounding(law.shape, sizes),
-    )
     return _Proposal(
         move.y,
         there,
-        site.rows.sums(ratio) + (there.without(name) - here.without(name)),
-        simplex_moves.same(law.shape, law_there.shape, sizes),
-        bound,
+        ratio,
+        (law.shape, law_there.shape),
+        (law.rate * values[0], law.rate * values[1]),
+        sizes,
         (law.raw <= 0).mean(dtype=y.dtype),
         old.total.value,
     )
@@ -508,11 +497,19 @@ def _propose_gamma(
 # Moves with minibatches.
 
 
+class _Estimate(NamedTuple):
+    """A law estimated from a minibatch, in terms of gamma laws."""
+
+    law: gamma_moves.Law  # of the weights of a simplex site, with the sum of their shapes as rate
+    prior: tuple[jax.Array, ...]  # its parameters
+    total: jax.Array  # of the counts
+
+
 def _expect_noise(
-    name: str, kind: str, y: Values, site: Tuning, evaluate: Evaluate, ratio: float
+    name: str, kind: Kind, y: Values, site: Tuning, evaluate: Evaluate, ratio: float
 ) -> Tuning:
     """Return the tuning with the noise before the first step, for the expected ratio."""
-    law = _minibatch_law(name, kind, y, site.total, evaluate)[0]
+    law = _moves(kind).estimate(name, y, site.total, evaluate).law
     one = jnp.ones((), law.raw.dtype)
     return site._replace(noise=Noise(ratio * one, one, one), last=(law.raw, law.rate))
 
@@ -521,12 +518,11 @@ def minibatch_step(keys: jax.Array, site: Site, state: State, evaluate: Evaluate
     """Move a site with the gradient of a minibatch."""
     name = site.name
     y, old = state.z[name], state.tuning[name]
-    law, parameters, total = _minibatch_law(name, site.kind, state.z, old.total, evaluate)
+    moves = _moves(site.kind)
+    estimate = moves.estimate(name, state.z, old.total, evaluate)
+    law = estimate.law
     step = _minibatch_step_size(site, state).astype(y.dtype)
-    if site.kind == sites.GAMMA:
-        new = gamma_moves.transition(keys[0], y, parameters, law, step)
-    else:
-        new = simplex_moves.transition(keys[0], y, parameters[0], law.raw, total, step)
+    new = moves.transition(keys[0], y, estimate, step)
     clamped = (law.raw <= 0).mean(dtype=y.dtype)
     learned = tuning.adapt(
         old,
@@ -561,27 +557,22 @@ def _minibatch_step_size(site: Site, state: State) -> jax.Array:
     return jnp.where(state.i < state.num_warmup, approaching, learned)
 
 
-def _minibatch_law(
-    name: str, kind: str, y: Values, total: Total, evaluate: Evaluate
-) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
-    """Return the law of a site as estimated from a minibatch, its prior, and its counts' total.
+def _estimate_gamma(name: str, y: Values, total: Total, evaluate: Evaluate) -> _Estimate:
+    del total
+    law, here = tuning.gamma_law(name, y, evaluate)
+    return _Estimate(law, here.parameters[name], jnp.zeros(()))
 
-    For a simplex site it is the law of its weights, with the sum of their shapes as rate.
-    """
-    if kind == sites.GAMMA:
-        law, here = tuning.gamma_law(name, y, evaluate)
-        return law, here.parameters[name], jnp.zeros(())
-    return _minibatch_law_on_simplex(name, y[name], total, evaluate(y))
+
+def _estimate_on_simplex(name: str, y: Values, total: Total, evaluate: Evaluate) -> _Estimate:
+    return _estimate_law_on_simplex(name, y[name], total, evaluate(y))
 
 
 @partial(jax.jit, static_argnames="name")
-def _minibatch_law_on_simplex(
-    name: str, y: jax.Array, total: Total, here: Density
-) -> tuple[gamma_moves.Law, tuple[jax.Array, ...], jax.Array]:
+def _estimate_law_on_simplex(name: str, y: jax.Array, total: Total, here: Density) -> _Estimate:
     sums = total.of(here.counts[name])
     a = simplex_moves.shapes(here.parameters[name][0], here.counts[name], y, sums)
     law = gamma_moves.Law(a.used, a.raw.sum(axis=-1, keepdims=True), a.raw)
-    return law, here.parameters[name], sums
+    return _Estimate(law, here.parameters[name], sums)
 
 
 def _update_noise(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
@@ -596,18 +587,51 @@ def _update_noise(site: Site, state: State, law: gamma_moves.Law, step: jax.Arra
     x = jnp.exp(state.z[site.name])
     # For independent minibatches, half a squared difference has the variance as its mean.
     change = (law.raw - old.last[0]) - x * (law.rate - old.last[1])
-    spread = law.rate * (x if site.kind == sites.GAMMA else x * (1 - x))
+    spread = law.rate * (x * (1 - x) if site.kind.on_simplex else x)
     estimate = (change**2).sum() / (2 * spread.sum())
     # A mean of the expected ratio and all minibatches, with more weight on later ones.
     gain = 2 / (state.i + _EXPECTED)
     ratio = old.noise.mean
     ratio = ratio + jnp.where(jnp.isfinite(estimate), gain * (estimate - ratio), 0)
     ratio = ratio.astype(old.noise.mean.dtype)
+    return _noise(ratio, step)
+
+
+def _noise(ratio: jax.Array, step: jax.Array) -> Noise:
     return Noise(ratio, inflation.factor(ratio, step), _longest(ratio, inflation.MOST))
 
 
 def _longest(ratio: jax.Array, most: float = _AIM) -> jax.Array:
     return inflation.longest_step(ratio, most, _LONGEST)
+
+
+# What kinds of sites differ in.
+
+
+class _Moves(NamedTuple):
+    """The moves of a kind of site."""
+
+    propose: Callable[..., _Proposal]
+    estimate: Callable[[str, Values, Total, Evaluate], _Estimate]  # from a minibatch
+    transition: Callable[[jax.Array, jax.Array, _Estimate, jax.Array], jax.Array]  # uncorrected
+
+
+_ON_SIMPLEX = _Moves(
+    _propose_on_simplex,
+    _estimate_on_simplex,
+    lambda key, y, at, step: simplex_moves.transition(
+        key, y, at.prior[0], at.law.raw, at.total, step
+    ),
+)
+_GAMMA = _Moves(
+    _propose_gamma,
+    _estimate_gamma,
+    lambda key, y, at, step: gamma_moves.transition(key, y, at.prior, at.law, step),
+)
+
+
+def _moves(kind: Kind) -> _Moves:
+    return _ON_SIMPLEX if kind.on_simplex else _GAMMA
 
 
 def _steps(log_step: jax.Array) -> str:
@@ -619,4 +643,4 @@ def _steps(log_step: jax.Array) -> str:
 
 
 def _native(layout: Layout, values: Values) -> Values:
-    return {name: sites.native(layout.kinds[name], value) for name, value in values.items()}
+    return {name: layout.kinds[name].native(value) for name, value in values.items()}

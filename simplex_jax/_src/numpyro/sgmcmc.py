@@ -1,6 +1,5 @@
 """Any gradient kernel of the library as a numpyro kernel."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -116,7 +115,9 @@ class SGMCMC(ModelKernel):
         self._samplers = {name: charts.sampler(kernel) for name, kernel in kernels.items()}
 
     def _options(self) -> list[str]:
-        kernels = {name: charts.named(sampler.build) for name, sampler in self._samplers.items()}
+        kernels = {
+            name: charts.build_name(sampler.build) for name, sampler in self._samplers.items()
+        }
         if list(kernels) == [None]:
             return [kernels[None], *super()._options()]
         each = ", ".join(f"{name!r}: {kernel}" for name, kernel in kernels.items())
@@ -129,7 +130,7 @@ class SGMCMC(ModelKernel):
     def _least(self, target: Target, values: Values) -> frozenset[str]:
         # Kernels on counts take no negative ones, which other references would give where the
         # density rises to a corner.
-        return super()._least(target, values) | density.unnamed(target, values)
+        return super()._least(target, values) | density.unnamed_priors(target, values)
 
     def _initialize(
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
@@ -142,7 +143,7 @@ class SGMCMC(ModelKernel):
         for group, key_group in zip(groups, jax.random.split(key, len(groups)), strict=True):
             charts.check_support(group, target, values)
             charts.check_noise(group, noisy=noisy)
-            if group.chart == charts.DENSITY:
+            if group.chart.is_exact:
                 density.check_precision(target, values)
             fixed = {name: value for name, value in values.items() if name not in group.names}
             position = charts.coordinates(group, target, values)
@@ -150,7 +151,7 @@ class SGMCMC(ModelKernel):
             # Prior concentrations may depend on other sites, but not on the site itself.
             kernel = charts.kernel(group, target, position, fixed, totals, remembers=noisy)
             # Simplex kernels start from probabilities and hold their logarithms.
-            if group.chart == charts.COUNTS:
+            if group.chart.is_native:
                 logs.extend(group.names)
                 raised.update(monitors.initialize_raised(target, values, group.names))
                 position = jax.tree.map(jnp.exp, position)
@@ -190,20 +191,20 @@ class SGMCMC(ModelKernel):
         unknown = [name for name in self._samplers if name is not None and name not in names]
         if unknown:
             raise ValueError(
-                f"kernel has sites {sites.listed(unknown)} that the model does not have; its "
-                f"latent sites are {sites.listed(names)}"
+                f"kernel has sites {sites.list_str(unknown)} that the model does not have; its "
+                f"latent sites are {sites.list_str(names)}"
             )
         rest = [name for name in names if name not in self._samplers]
         if rest and None not in self._samplers:
             raise ValueError(
-                f"no kernel is given for {sites.listed(rest)}: add "
+                f"no kernel is given for {sites.list_str(rest)}: add "
                 "{None: functools.partial(sgld.build, step_size=...)} for all other sites"
             )
         groups = []
         for name, sampler in self._samplers.items():
             members = tuple(rest) if name is None else (name,)
             if members:
-                groups.append(Group(members, *sampler))
+                groups.append(Group(members, sampler.build, charts.CHARTS[sampler.chart]))
         return groups
 
     def _step(self, key: jax.Array, state: SGMCMCState, target: Target) -> SGMCMCState:
@@ -225,11 +226,11 @@ class SGMCMC(ModelKernel):
             if noise:
                 before = {name: noise[name] for name in group.names}
                 noise |= inflation.update(kernel, old, new, before, state.i, state.num_warmup)
-            values = {**fixed, **charts.constrained([group], target, new.position, fixed)}
+            values = {**fixed, **charts.constrain([group], target, new.position, fixed)}
         return state._replace(z=z, kernels=tuple(kernels), info=tuple(info), noise=noise)
 
     def _constrained(self, target: Target, z: Values) -> Values:
-        return charts.constrained(self._groups(target.layout), target, z, {})
+        return charts.constrain(self._groups(target.layout), target, z, {})
 
     def refresh(
         self, state: SGMCMCState, model_args: tuple, model_kwargs: Mapping[str, Any] | None
@@ -243,7 +244,7 @@ class SGMCMC(ModelKernel):
             return messages
         noise = inflation.average_chains(state.noise) if jnp.ndim(state.i) else state.noise
         return messages + [
-            inflation.message(name, site_noise)
+            inflation.message(repr(name), site_noise)
             for name, site_noise in noise.items()
             if site_noise is not None and site_noise.inflation > inflation.MOST
         ]
@@ -272,10 +273,4 @@ def _check_step(kernel: Kernel, state: PyTree, layout: Layout, num_warmup: int) 
     if not ratio:
         return
     for name, noise in inflation.expected_noise(kernel, state, ratio, num_warmup).items():
-        if isinstance(noise.inflation, jax.core.Tracer) or noise.inflation <= inflation.MOST:
-            continue
-        warnings.warn(
-            f"with minibatches of {inflation.sizes_str(layout.subsampled)} (if they outweigh the "
-            f"prior) {inflation.message(name, noise)}",
-            stacklevel=2,
-        )
+        inflation.check_expected(layout.subsampled, repr(name), noise)

@@ -222,7 +222,7 @@ def needed_total(
         tilt = jnp.minimum(_at_zero(y, counts), 0)
         # Nothing is needed for a hundredth of a shape, or for rounding.
         tilt -= 0.01 * jnp.maximum(alpha + tilt, 0)
-    # As in `sites.constrain`: counts are for a probability that did not underflow.
+    # As in `sites.Kind.constrain`: counts are for a probability that did not underflow.
     floor = jnp.log(jnp.finfo(y[0].dtype).tiny)
     needed = [
         c.sum(axis=-1, keepdims=True) - (c - tilt) * jnp.exp(-jnp.maximum(place, floor)) - exposure

@@ -9,20 +9,155 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.infer import init_to_sample
+from scipy.special import log_softmax
 
+from simplex_jax._src.geometry import gamma_scores
 from simplex_jax._src.numpyro.distributions import LogDirichlet
 
 Model: TypeAlias = Callable[..., Any]
 Values: TypeAlias = dict[str, jax.Array]
 
-SIMPLEX, LOG_SIMPLEX, GAMMA, SPHERE, OTHER = "simplex", "log simplex", "gamma", "sphere", "other"
-
 SIBLINGS = "_gibbs_sites"
 """The model's argument in which numpyro's Gibbs kernel passes the sites of the other blocks."""
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _no_density(y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
+    raise NotImplementedError
+
+
+class Kind(NamedTuple):
+    """What kernels need to know of a kind of site; native values are [..., K] on the simplex.
+
+    The fields after `is_native` are of kinds for which it is true: others have no native values,
+    and are moved by kernels of real numbers or of points.
+    """
+
+    name: str  # for messages
+    is_native: bool = False
+    on_simplex: bool = False
+    # Whether the model sees log-probabilities, which are never raised.
+    is_log: bool = False
+    num_parameters: int = 1  # of the named priors: concentrations, or shapes and rates
+    # The native value of one that the model sees.
+    native: Callable[[jax.Array], jax.Array] = _same
+    # The value that the model sees, raised to at least the smallest normal number. Its derivative
+    # in the native value is the value itself, even if it was raised: an observed count thus has its
+    # full effect at any probability.
+    constrain: Callable[[jax.Array], jax.Array] = _same
+    # A native value made of real numbers of numpy.
+    project: Callable[[np.ndarray], np.ndarray] = _same
+    # A value that the model sees, made of unit exponential numbers.
+    scatter: Callable[[jax.Array], jax.Array] = _same
+    # The log density of a named prior of these parameters at a native value, up to a constant. It
+    # is that of positive numbers, of probabilities, or of their log ratios, as for the site.
+    log_density: Callable[[jax.Array, tuple[jax.Array, ...]], jax.Array] = _no_density
+    # The same as a function of the parameters, up to terms of the value.
+    log_prior: Callable[[jax.Array, tuple[jax.Array, ...]], jax.Array] = _no_density
+
+
+def _log_of(value: jax.Array) -> jax.Array:
+    value = jnp.asarray(value)
+    return jnp.log(jnp.maximum(value, _tiny(value)))
+
+
+def _log_of_simplex(value: jax.Array) -> jax.Array:
+    return jax.nn.log_softmax(_log_of(value), axis=-1)
+
+
+def _normalise(value: jax.Array) -> jax.Array:
+    return jax.nn.log_softmax(jnp.asarray(value), axis=-1)
+
+
+def _project_to_simplex(x: np.ndarray) -> np.ndarray:
+    return log_softmax(x, axis=-1)
+
+
+def _raised_exp(y: jax.Array) -> jax.Array:
+    floor = jnp.log(_tiny(y))
+    return jnp.exp(y + jax.lax.stop_gradient(jnp.maximum(y, floor) - y))
+
+
+def _share(x: jax.Array) -> jax.Array:
+    return x / x.sum(axis=-1, keepdims=True)
+
+
+def _log_share(x: jax.Array) -> jax.Array:
+    return jnp.log(_share(x))
+
+
+def _log_dirichlet(y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
+    return ((parameters[0] - 1) * y).sum(axis=-1)
+
+
+def _log_dirichlet_of_ratios(y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
+    return (parameters[0] * y).sum(axis=-1)
+
+
+def _log_gamma(y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
+    shape, rate = parameters
+    return (shape - 1) * y - rate * _raised_exp(y)
+
+
+def _dirichlet_prior(y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
+    # No validation: values may be off the simplex.
+    return LogDirichlet(parameters[0], validate_args=False).log_prob(y)
+
+
+def _gamma_prior(y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
+    shape, rate = parameters
+    # Relative to the mean: at shapes of 1e5, cancelling terms would have an error of 0.1.
+    about_mean = y - (jnp.log(shape) - jnp.log(rate))
+    return -shape * (jnp.expm1(about_mean) - about_mean) - gamma_scores.constant(shape)
+
+
+SIMPLEX = Kind(
+    "simplex",
+    is_native=True,
+    on_simplex=True,
+    native=_log_of_simplex,
+    constrain=_raised_exp,
+    project=_project_to_simplex,
+    scatter=_share,
+    log_density=_log_dirichlet,
+    log_prior=_dirichlet_prior,
+)
+LOG_SIMPLEX = SIMPLEX._replace(
+    name="log simplex",
+    is_log=True,
+    native=_normalise,
+    constrain=_same,
+    scatter=_log_share,
+    log_density=_log_dirichlet_of_ratios,
+)
+GAMMA = Kind(
+    "gamma",
+    is_native=True,
+    num_parameters=2,
+    native=_log_of,
+    constrain=_raised_exp,
+    log_density=_log_gamma,
+    log_prior=_gamma_prior,
+)
+SPHERE, OTHER = Kind("sphere"), Kind("other")
+
+
+def underflows(y: jax.Array) -> jax.Array:
+    """Return where `Kind.constrain` raises the value."""
+    return y < jnp.log(_tiny(y))
+
+
+def _tiny(value: jax.Array) -> float:
+    # Slightly above the smallest normal number, to leave room for rounding by log and exp.
+    return 1.001 * float(jnp.finfo(value.dtype).tiny)
 
 
 class Rows(NamedTuple):
@@ -63,7 +198,7 @@ class Rows(NamedTuple):
 class Layout(NamedTuple):
     """The sites and plates of a model before it runs: names and flags, no arrays."""
 
-    kinds: dict[str, str]  # of latent sites, except enumerated ones, by name, in trace order
+    kinds: dict[str, Kind]  # of latent sites, except enumerated ones, by name, in trace order
     enumerate_from: int | None  # first dimension for enumerated discrete sites
     subsampled: dict[str, tuple[int, int]]  # plates with minibatches: all rows, and those shown
     deterministic: tuple[str, ...]  # sites included in samples
@@ -72,7 +207,7 @@ class Layout(NamedTuple):
     least: frozenset[str] = frozenset()
 
 
-def typed(key: jax.Array) -> jax.Array:
+def to_typed_key(key: jax.Array) -> jax.Array:
     """Return a typed key, given a typed or raw one."""
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         return key
@@ -143,7 +278,7 @@ def check_all_rows(layout: Layout) -> None:
     """Raise a ValueError if plates show minibatches."""
     if layout.subsampled:
         raise ValueError(
-            f"the plates {listed(layout.subsampled)} show minibatches, which NUTS cannot sample; "
+            f"the plates {list_str(layout.subsampled)} show minibatches, which NUTS cannot sample; "
             "give them all their rows, or use SCIR or SGMCMC"
         )
 
@@ -154,7 +289,7 @@ def _rows(site: Mapping[str, Any]) -> Rows:
     return Rows(plates, jnp.ndim(site["value"]), site["fn"].event_dim)
 
 
-def kind(site: Mapping[str, Any]) -> str:
+def kind(site: Mapping[str, Any]) -> Kind:
     """Return the kind of a latent site."""
     law = base(site["fn"])
     if isinstance(law, LogDirichlet):
@@ -175,7 +310,7 @@ def is_imputed(name: str) -> bool:
     return name.endswith(_IMPUTED)
 
 
-def imputed(name: str) -> str:
+def imputed_message(name: str) -> str:
     """Return the error for a site that numpyro makes of `obs_mask`."""
     site = name.removesuffix(_IMPUTED)
     return (
@@ -183,6 +318,11 @@ def imputed(name: str) -> str:
         "not for MCMC (see numpyro.sample). Leave obs_mask out: take the observed rows with "
         "obs=..., and sample the missing ones as a latent site of their own"
     )
+
+
+def native_names(kinds: Mapping[str, Kind]) -> list[str]:
+    """Return the names of the sites that have native values, which `SCIR` moves."""
+    return [name for name, kind in kinds.items() if kind.is_native]
 
 
 def support_of(law: dist.Distribution) -> constraints.Constraint:
@@ -199,38 +339,6 @@ def base(law: dist.Distribution) -> dist.Distribution:
     while isinstance(law, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
         law = law.base_dist
     return law
-
-
-def native(kind: str, value: jax.Array) -> jax.Array:
-    """Return the native value of a site."""
-    value = jnp.asarray(value)
-    if kind == LOG_SIMPLEX:
-        return jax.nn.log_softmax(value, axis=-1)
-    if kind == SIMPLEX:
-        return jax.nn.log_softmax(jnp.log(jnp.maximum(value, _tiny(value))), axis=-1)
-    return jnp.log(jnp.maximum(value, _tiny(value)))
-
-
-def constrain(kind: str, y: jax.Array) -> jax.Array:
-    """Return the value that the model sees, raised to at least the smallest normal number.
-
-    Its derivative in the native value is the value itself, even if it was raised. An observed count
-    thus has its full effect at any probability.
-    """
-    if kind == LOG_SIMPLEX:
-        return y
-    floor = jnp.log(_tiny(y))
-    return jnp.exp(y + jax.lax.stop_gradient(jnp.maximum(y, floor) - y))
-
-
-def underflows(y: jax.Array) -> jax.Array:
-    """Return where `constrain` raises the value."""
-    return y < jnp.log(_tiny(y))
-
-
-def _tiny(value: jax.Array) -> float:
-    # Slightly above the smallest normal number, to leave room for rounding by log and exp.
-    return 1.001 * float(jnp.finfo(value.dtype).tiny)
 
 
 def start(
@@ -264,14 +372,10 @@ def start(
                     f"init_params[{name!r}] must be constrained values of shape {draw.shape}; its "
                     f"shape is {value.shape}"
                 )
-        elif strategy is not None or kind in (SPHERE, OTHER):
+        elif strategy is not None or not kind.is_native:
             value = draw
         else:
-            value = jax.random.exponential(key_site, draw.shape, draw.dtype)
-            if kind != GAMMA:
-                value = value / value.sum(axis=-1, keepdims=True)
-            if kind == LOG_SIMPLEX:
-                value = jnp.log(value)
+            value = kind.scatter(jax.random.exponential(key_site, draw.shape, draw.dtype))
         values[name] = value
     return values
 
@@ -303,6 +407,6 @@ def _discrete(name: str) -> str:
     )
 
 
-def listed(names: Iterable[str]) -> str:
+def list_str(names: Iterable[str]) -> str:
     """Return names as a Python list literal."""
     return "[" + ", ".join(repr(name) for name in names) + "]"

@@ -33,10 +33,10 @@ import numpy as np
 import numpyro
 from scipy.special import log_softmax
 
-from simplex_jax._src.numpyro import gamma_moves, simplex_moves, sites
+from simplex_jax._src.numpyro import gamma_moves, simplex_moves
 from simplex_jax._src.numpyro.density import Density
 from simplex_jax._src.numpyro.inflation import Noise
-from simplex_jax._src.numpyro.sites import Rows, Values
+from simplex_jax._src.numpyro.sites import Kind, Rows, Values
 
 # The largest total that is fitted. It makes probabilities move by a part in 10,000, which the log
 # density in single precision hardly shows.
@@ -82,14 +82,14 @@ class Tuning(NamedTuple):
 Evaluate = Callable[[Values], Density]
 
 
-def probe(name: str, kind: str, y: Values, step: jax.Array, evaluate: Evaluate) -> Tuning:
+def probe(name: str, kind: Kind, y: Values, step: jax.Array, evaluate: Evaluate) -> Tuning:
     """Probe the likelihood at two values of a site, given native values of all sites.
 
     Everything outside the model is one program: a start is not inside a loop, so each operation
     would otherwise be compiled separately, which takes longer than the model.
     """
     value = y[name]
-    if kind == sites.GAMMA:
+    if not kind.on_simplex:
         # Each number changes by a different factor: with one factor, a product of sites would pass.
         places = [value, value + _normals(0, value)]
         laws = [gamma_law(name, {**y, name: place}, evaluate) for place in places]
@@ -191,13 +191,12 @@ def split_rows(tuning: Tuning, rows: Rows) -> Tuning:
     )
 
 
-def is_conjugate(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate) -> bool:
+def is_conjugate(name: str, kinds: Mapping[str, Kind], y: Values, evaluate: Evaluate) -> bool:
     """Return whether a site is conjugate at fixed values of all sites; see `is_curved`.
 
     If this is unknown, the answer is no.
     """
-    gammas = tuple(other for other in y if kinds[other] == sites.GAMMA)
-    tuning = probe(name, kinds[name], _fixed_point(y, gammas), jnp.ones(()), evaluate)
+    tuning = probe(name, kinds[name], _fixed_point(y, kinds), jnp.ones(()), evaluate)
     return _known(tuning.exact, otherwise=False)
 
 
@@ -209,7 +208,7 @@ def _known(flag: jax.Array, *, otherwise: bool) -> bool:
         return otherwise
 
 
-def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate) -> bool:
+def is_curved(name: str, kinds: Mapping[str, Kind], y: Values, evaluate: Evaluate) -> bool:
     """Return whether counts of a simplex site of one row fall with its probabilities.
 
     With many rows, counts also fall with other rows, all of which the test scales: rates would be
@@ -217,21 +216,16 @@ def is_curved(name: str, kinds: Mapping[str, str], y: Values, evaluate: Evaluate
     for chains under `vmap`. If it is unknown, as under `jit`, the answer is yes, which only costs
     time.
     """
-    if kinds[name] == sites.GAMMA or y[name].size > y[name].shape[-1]:
+    if not kinds[name].on_simplex or y[name].size > y[name].shape[-1]:
         return False
-    gammas = tuple(other for other in y if kinds[other] == sites.GAMMA)
-    point = _fixed_point(y, gammas)
+    point = _fixed_point(y, kinds)
     counts = evaluate(point).counts[name], _scaled(name, point, evaluate).counts[name]
     return _known(_falls(*counts), otherwise=True)
 
 
-def _fixed_point(y: Values, gammas: tuple[str, ...]) -> Values:
+def _fixed_point(y: Values, kinds: Mapping[str, Kind]) -> Values:
     """Return fixed native values of all sites."""
-    point = {name: _normals(1, x) for name, x in y.items()}
-    return {
-        name: jnp.asarray(x if name in gammas else log_softmax(x, axis=-1))
-        for name, x in point.items()
-    }
+    return {name: jnp.asarray(kinds[name].project(_normals(1, x))) for name, x in y.items()}
 
 
 @jax.jit
@@ -239,12 +233,12 @@ def _falls(counts: jax.Array, scaled: jax.Array) -> jax.Array:
     return (counts - scaled > 1e-3 * jnp.abs(counts).max()).any()
 
 
-def refresh(name: str, kind: str, tuning: Tuning, y: Values, evaluate: Evaluate) -> Tuning:
+def refresh(name: str, kind: Kind, tuning: Tuning, y: Values, evaluate: Evaluate) -> Tuning:
     """Fit the totals of a conjugate site again, after the other sites moved.
 
     This is only for rows whose counts do not sum to them: a likelihood normalised in the site.
     """
-    if kind == sites.GAMMA:
+    if not kind.on_simplex:
         return tuning
 
     old = tuning.total
