@@ -21,8 +21,8 @@ LINES = ["river water stream boat", "goal match team ball", "violin sonata opera
 TEXTS = [*LINES, "unheard"]
 CUT = ["--min-df", "2", "--max-df", "1.0"]
 TINY = [
-    *("--topics", "3", "--alpha", "0.5", "--kappa1", "60", "--seed", "1", "--holdout", "6"),
-    *("--steps", "40", "--eval-every", "4", "--keep-samples", "2", "--learn", "kappa1"),
+    *("--topics", "3", "--alpha", "0.5", "--kappa1", "learn", "--seed", "1", "--holdout", "6"),
+    *("--steps", "40", "--eval-every", "4", "--keep-samples", "2", "--kappa1-prior", "1,0.0167"),
 ]
 
 
@@ -55,7 +55,7 @@ def arrays_of(path):
 def test_a_run_writes_everything(run):
     config = json.loads((run / "config.json").read_text())
     assert config["command"] == "sam"
-    assert config["settings"]["learn"] == ["kappa1"]
+    assert config["settings"]["kappa1"] == "learn"
     assert (config["corpus"]["documents"], config["corpus"]["aside"]) == (49, 1)
     assert {path.name for path in run.iterdir()} == {
         *files.names_of(sam.MODEL),
@@ -218,7 +218,7 @@ def test_unit_vectors(tmp_path):
         ["--alpha", "-1"],
         ["--kappa1", "0"],
         ["--sampler", "hmc"],
-        ["--learn", "kappa0"],
+        ["--kappa0", "learn"],
         ["--sampler", "gmc-apprmh"],
         ["--sampler", "gmc-bgibbs", "--friction", "1"],
         ["--passes", "2", "--steps", "3"],

@@ -38,9 +38,9 @@ HDP = [
     {"chains": 2, "capacity": 4, "initial_topics": 4},
 ]
 SAM = [
-    *({"sampler": name} for name in ("sggmc", "gsgnht", "gmc-apprmh", "gmc-bgibbs")),
-    *({"local": name} for name in ("laplace", "gmc")),
-    {"learn": ("alpha", "kappa1", "sigma"), "start": "prior", "chains": 2},
+    *({"sampler": name} for name in ("sggmc", "gsgnht", "gmc-bgibbs")),
+    {"local": "laplace"},
+    {"alpha": "learn", "kappa1": "learn", "sigma": "learn", "start": "prior", "chains": 2},
     {"batch_size": 8},
 ]
 DPM = [

@@ -1,5 +1,7 @@
 """Held-out log densities of the spherical admixture model, and learned concentrations."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,11 +77,13 @@ def test_arguments_of_the_evaluation_are_checked() -> None:
             density.importance(jax.random.key(0), documents=documents, **given)
 
 
-def log_conditional(name: str, x: np.ndarray, fit: float, log_theta: float) -> np.ndarray:
+def log_conditional(
+    name: str, x: np.ndarray, fit: float, log_theta: float, shape: float
+) -> np.ndarray:
     """The log density of a concentration given topics and proportions, in log x."""
     d, k, v = 40, tiny_sam.K, tiny_sam.V
     mean = {"alpha": tiny_sam.ALPHA, "kappa1": tiny_sam.KAPPA1, "sigma": tiny_sam.SIGMA}[name]
-    prior = np.log(x) - x / mean
+    prior = shape * (np.log(x) - x / mean)
     if name == "alpha":
         known = special.gammaln(k * x) - k * special.gammaln(x) + k * x * log_theta
         return prior + d * known
@@ -90,12 +94,13 @@ def log_conditional(name: str, x: np.ndarray, fit: float, log_theta: float) -> n
     return prior + k * tiny_sam.log_normaliser(x, v) - tiny_sam.log_normaliser(length, v)
 
 
+@pytest.mark.parametrize("shape", [1.0, 40.0])
 @pytest.mark.parametrize("name", slow_but(concentrations.LEARN, "alpha"))
-def test_concentrations_move_by_their_conditionals(name: str, seed: int) -> None:
+def test_concentrations_move_by_their_conditionals(name: str, shape: float, seed: int) -> None:
     """Exact draws stay exact, but not with other evidence or prior. False alarms: 1e-3."""
     fit, log_theta = 0.8, -1.0
     x = np.exp(np.linspace(-8, 8, 20_001))
-    log_p = log_conditional(name, x, fit, log_theta)
+    log_p = log_conditional(name, x, fit, log_theta, shape)
     weights = special.softmax(log_p)
     mean, second = weights @ np.log(x), weights @ np.log(x) ** 2
     fourth = weights @ (np.log(x) - mean) ** 4
@@ -103,11 +108,11 @@ def test_concentrations_move_by_their_conditionals(name: str, seed: int) -> None
     hyper, copies = tiny_sam.hyper(), 5000
     topics = jnp.asarray(TOPICS, jnp.float32)
 
-    @jax.jit
-    def move(key, start, known, prior):
+    @partial(jax.jit, static_argnums=4)
+    def move(key, start, known, prior, shape=shape):
         def one(key, value):
             state = hyper._replace(**{name: value})
-            moved = concentrations.draw(key, state, prior, topics, known, 40, (name,))
+            moved = concentrations.draw(key, state, prior, topics, known, 40, (name,), (shape,))
             return getattr(moved, name)
 
         return jax.vmap(one)(jax.random.split(key, copies), start)
@@ -129,6 +134,8 @@ def test_concentrations_move_by_their_conditionals(name: str, seed: int) -> None
     other = Evidence(jnp.float32(fit * 0.97), jnp.float32(log_theta * 1.03))
     wrong = {"sigma": (known, hyper._replace(sigma=2 * hyper.sigma))}.get(name, (other, hyper))
     assert checks.family(p_values(move(key, start, *wrong)))
+    if name == "alpha" and shape != 1:
+        assert checks.family(p_values(move(key, start, known, hyper, 1.0)))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +153,7 @@ def test_concentrations_far_from_the_prior_mean_are_found(
     def moved(key: jax.Array) -> jax.Array:
         def once(i: int, state):
             at = jax.random.fold_in(key, i)
-            return concentrations.draw(at, state, hyper, topics, known, size, ("kappa1",))
+            return concentrations.draw(at, state, hyper, topics, known, size, ("kappa1",), (1.0,))
 
         return jax.lax.fori_loop(0, 8, once, hyper).kappa1
 

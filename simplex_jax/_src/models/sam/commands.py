@@ -130,15 +130,19 @@ def _announce(plan: Plan) -> str:
     documents, settings = as_trained(plan.data, plan), plan.settings
     table = documents.vectors.values
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
-    learned = f" (learned: {', '.join(settings.learn)})" if settings.learn else ""
+    names = ("alpha", "sigma", "kappa0", "kappa1")
+    values = {name: getattr(settings, name) for name in names}
+    concentrations = ", ".join(
+        f"{name} learned" if isinstance(value, str) else f"{name} {value:g}"
+        for name, value in values.items()
+    )
     return (
         f"{counted(len(documents.names), 'document')} ({plan.held:,} held out, "
         f"{len(documents.aside):,} without a direction put aside), {table.shape[1]:,} words, "
         f"{table.nnz:,} nonzeros\n"
         f"{counted(settings.num_topics, 'topic')} by {settings.sampler}{chains}, "
-        f"alpha {settings.alpha:g}, "
-        f"sigma {settings.sigma:g}, kappa0 {settings.kappa0:g}, kappa1 {settings.kappa1:g}{learned}"
-        f", {counted(settings.batch_size, 'document')} a batch, step {settings.step_size:.3g}, "
+        f"{concentrations}, {counted(settings.batch_size, 'document')} a batch, "
+        f"step {settings.step_size:.3g}, "
         f"seed {settings.seed}, {console.machine()}"
     )
 

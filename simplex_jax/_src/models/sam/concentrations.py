@@ -1,7 +1,7 @@
 r"""Learning the concentrations of the spherical admixture model.
 
-Each has an exponential prior with the given value as mean. Given proportions and topics the three
-are independent, with the log densities, up to constants,
+Each has a gamma prior, by default an exponential one, with the given value as mean. Given
+proportions and topics the three are independent, with the log densities, up to constants,
 
 .. math::
     \kappa_1:&\ D \log c_V(\kappa_1) + \kappa_1 \sum_d v_d^\top \bar v_d \\
@@ -58,12 +58,14 @@ def draw(
     evidence: Evidence,
     documents: int,
     learn: tuple[str, ...],
+    shapes: tuple[float, ...],
 ) -> Hyperparameters:
     """Move each learned concentration by a Metropolis step.
 
     Proposals come from Laplace's approximation in log x, so that nearly all are accepted and draws
     are nearly independent. With the evidence of all documents this is a Gibbs step; with that of
-    batches, a stochastic approximation. `hyper` has the present values, `prior` the prior means.
+    batches, a stochastic approximation. `hyper` has the present values, `prior` the prior means,
+    and `shapes` the shapes of the priors of the learned ones.
     """
     k, v = topics.shape
     total = jnp.sum(topics, axis=0)
@@ -82,13 +84,16 @@ def draw(
         return documents * k * (digamma(k * x) - digamma(x) + evidence.log_theta)
 
     scores = {"alpha": alpha, "kappa1": kappa1, "sigma": sigma}
-    keys = zip(learn, jax.random.split(key, len(learn)), strict=True)
+    each = zip(learn, jax.random.split(key, len(learn)), shapes, strict=True)
     return hyper._replace(
-        **{n: _move(key, getattr(hyper, n), scores[n], getattr(prior, n)) for n, key in keys}
+        **{
+            name: _move(key, getattr(hyper, name), scores[name], getattr(prior, name), shape)
+            for name, key, shape in each
+        }
     )
 
 
-def _move(key: jax.Array, x: jax.Array, score: Score, mean: jax.Array) -> jax.Array:
+def _move(key: jax.Array, x: jax.Array, score: Score, mean: jax.Array, shape: float) -> jax.Array:
     """Do a Metropolis step in u = log x, using only the derivative of the log density.
 
     Log densities of thousands of documents are too large to be subtracted in float32, so their
@@ -98,7 +103,7 @@ def _move(key: jax.Array, x: jax.Array, score: Score, mean: jax.Array) -> jax.Ar
     def slope(u: jax.Array) -> jax.Array:
         # Including the prior and the Jacobian, du = dx / x.
         x = jnp.exp(u)
-        return x * (score(x) - 1 / mean) + 1
+        return x * (score(x) - shape / mean) + shape
 
     def gain(a: jax.Array, b: jax.Array) -> jax.Array:
         nodes = jnp.asarray(_NODES, a.dtype)

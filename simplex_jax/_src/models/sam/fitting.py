@@ -16,9 +16,9 @@ from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.sam import model, posterior, proportions, variational
+from simplex_jax._src.models.sam import model, posterior, proportions, step, variational
 from simplex_jax._src.models.sam.data import Data, alike, check_directions
-from simplex_jax._src.models.sam.options import Options, hyperparameters, local_step
+from simplex_jax._src.models.sam.options import Options, hyperparameters, learned, local_step
 from simplex_jax._src.models.sam.sparse import to_device
 from simplex_jax._src.models.topics import listing
 from simplex_jax._src.report.examples import representative
@@ -142,19 +142,21 @@ def _build(key: jax.Array, table: sp.csr_array, settings: Options) -> tuple[Kern
         "give fewer topics (--topics), chains, or words (--max-vocabulary)",
     )
     hyper, documents = hyperparameters(table, settings), to_device(table)
+    # In double precision, as the friction is.
+    inertia = step.damped_inertia(settings.friction) if settings.sampler == "gsgnht" else None
     kernel, stream = model.build(
         documents,
         (settings.num_topics, table.shape[1]),
         hyper=hyper,
-        learn=settings.learn,
+        learn=learned(settings),
+        shapes={name: getattr(settings, f"{name}_prior")[0] for name in learned(settings)},
         sampler=settings.sampler,
         batch_size=settings.batch_size,
         local_step=local_step(settings),
         inner_steps=settings.inner_steps,
         step_size=settings.step_size,
         friction=settings.friction,
-        inertia=settings.inertia,
-        noise_estimate=settings.noise_estimate,
+        inertia=inertia,
     )
     key_topics, key_state = jax.random.split(key)
     keys = jax.random.split(key_topics, settings.chains)
@@ -183,9 +185,9 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     concentrations: dict[str, Any] = {}
     for name in posterior.CONCENTRATIONS:
         value, spread = (float(x) for x in moments[name].pooled())
-        learned = name in settings.learn
-        concentrations[name] = value if learned else getattr(settings, name)
-        concentrations[f"{name}_sd"] = spread if learned else 0.0
+        sampled = name in learned(settings)
+        concentrations[name] = value if sampled else getattr(settings, name)
+        concentrations[f"{name}_sd"] = spread if sampled else 0.0
     directions = proportions.as_directions(mean)
     documents = as_trained(plan.data, plan)
     vectors = documents.vectors

@@ -8,6 +8,7 @@ entries mark words that a topic says are absent.
 
 import functools
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -67,6 +68,7 @@ def build(
     *,
     hyper: Hyperparameters | None = None,
     learn: tuple[str, ...] = (),
+    shapes: Mapping[str, float] | None = None,
     sampler: str = "gsgnht",
     batch_size: int | None = None,
     local_step: Local | None = None,
@@ -94,7 +96,7 @@ def build(
     Several steps with one batch accumulate its noise: at equal temperature of the topics
     `inner_steps` steps with one batch move no further than a single step can.
 
-    Learned concentrations have exponential priors with the given values as means. Given the
+    Learned concentrations have gamma priors with the given values as means. Given the
     proportions and topics each moves by one Metropolis step per update. With all documents in a
     batch that is a Gibbs step, and "gmc-bgibbs" stays exact. With batches the statistics of the
     documents are a running average over about one pass, a stochastic approximation: correct on
@@ -106,6 +108,7 @@ def build(
         hyper: Hyperparameters, see `hyperparameters`; by default those of the paper for 5,000
             words, with the mean direction of the documents.
         learn: The concentrations of `LEARN` to learn.
+        shapes: Shapes of their priors by name; 1, an exponential prior, for others.
         sampler: One of `SAMPLERS`.
         batch_size: Documents in a batch, by default all; for "gmc" samplers always all.
         local_step: Sampler of the proportions; see `default_local`.
@@ -173,6 +176,7 @@ def build(
         inner_steps=arguments.at_least("inner_steps", inner_steps, 1),
         noise_estimate=bool(noise_estimate),
         learn=learn,
+        shapes=tuple(float((shapes or {}).get(name, 1.0)) for name in learn),
     )
     kernel = Kernel(init=bind(_init, model), update=bind(_update, model))
     return kernel, sparse.uniform_stream(documents, batch_size)
@@ -260,7 +264,7 @@ def _update(model: Model, key: jax.Array, state: State, ids: jax.Array) -> tuple
         share = ids.shape[0] / size
         evidence = concentrations.follow(evidence, drawn.evidence, state.step, share)
         hyper = concentrations.draw(
-            key_learn, hyper, model.hyper, state.position, evidence, size, model.learn
+            key_learn, hyper, model.hyper, state.position, evidence, size, model.learn, model.shapes
         )
     inner = state.sampler._replace(position=state.position, step=state.step)
     batch = Minibatch(ids, jax.nn.softmax(drawn.ratios))

@@ -6,15 +6,24 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax._src import schedules
-from simplex_jax._src.models.options import MOST_CONCENTRATION, RunOptions, again, option, options
+from simplex_jax._src.models.options import (
+    RunOptions,
+    again,
+    check_priors,
+    concentration,
+    gamma_prior,
+    option,
+    options,
+)
 from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.models.sam import joint, model, sparse, step
+from simplex_jax._src.models.sam.concentrations import LEARN
 from simplex_jax._src.models.sam.data import Data
-from simplex_jax._src.models.sam.local import METHODS, Local
-from simplex_jax._src.models.sam.local import STARTS as LOCAL_STARTS
+from simplex_jax._src.models.sam.local import Local
 from simplex_jax._src.models.sam.variational import STARTS
 from simplex_jax._src.runtime import session
 
+ALPHA = 10.0
 _MOST = 1e18  # its square does not overflow float32
 PER_WORD = {"sigma": 2.0, "kappa0": 2.0, "kappa1": 6.0}
 """Default concentrations per word of the vocabulary."""
@@ -40,61 +49,43 @@ class Options(RunOptions):
         flag="--topics",
         parameter="n_components",
     )
-    alpha: float = option(
-        "Concentration of topic shares, per topic (not the sum).",
-        default=10.0,
-        most=MOST_CONCENTRATION,
+    alpha: float | str = concentration(
+        "Concentration of topic proportions, per topic (not the sum). learn: sample it.",
+        default=ALPHA,
     )
+    alpha_prior: tuple[float, float] | None = gamma_prior("alpha", unset="1,0.1")
     # Close to the values of Liu, Zhu and Song (2016) for 5,000 and for 3,000 words.
-    sigma: float | None = option(
-        "Concentration of the topics about their mean.",
+    sigma: float | str | None = concentration(
+        "Concentration of the topics about their mean. learn: sample it.",
         default=None,
         most=_MOST,
         unset="2 for each word",
     )
+    sigma_prior: tuple[float, float] | None = gamma_prior("sigma", unset="1,1 / (2 V) for V words")
     kappa0: float | None = option(
-        "Concentration of that mean about the mean direction of the documents.",
+        "Concentration of the mean of the topics about the mean direction of the documents.",
         default=None,
         most=_MOST,
         unset="2 for each word",
     )
-    kappa1: float | None = option(
-        "Concentration of the documents about the mixture of their topics.",
+    kappa1: float | str | None = concentration(
+        "Concentration of the documents about the mixture of their topics. learn: sample it.",
         default=None,
         most=_MOST,
         unset="6 for each word",
     )
-    learn: tuple[str, ...] = option(
-        "Concentrations to learn; their given values are the prior means.",
-        default=(),
-        choices=model.LEARN,
+    kappa1_prior: tuple[float, float] | None = gamma_prior(
+        "kappa1", unset="1,1 / (6 V) for V words"
     )
     sampler: str = option(
-        "Sampler of the topics, given the shares of the documents.",
+        "Sampler of the topics, given the proportions of the documents.",
         default="gsgnht",
-        choices=model.SAMPLERS,
-        offered=("gsgnht", "sggmc", "gmc-bgibbs"),
+        choices=("gsgnht", "sggmc", "gmc-bgibbs"),
     )
     local: str = option(
-        "Sampler of the topic shares, given the topics.",
+        "Sampler of the topic proportions, given the topics.",
         default="hmc",
-        choices=METHODS,
-        offered=("hmc", "laplace"),
-        parameter=None,
-    )
-    local_start: str | None = option(
-        "Start of the gmc chains of shares: near their mode; or, as in the paper and in every "
-        "update, at least squares.",
-        default=None,
-        choices=LOCAL_STARTS,
-        unset="mode, for gmc",
-        command=False,
-        parameter=None,
-    )
-    local_fixed: bool = option(
-        "Always use the maximum step size of hmc and gmc, as in the paper, not a random share.",
-        default=False,
-        command=False,
+        choices=("hmc", "laplace"),
         parameter=None,
     )
     start: str = option(
@@ -104,27 +95,13 @@ class Options(RunOptions):
         choices=STARTS,
     )
     step_size: float | None = option(
-        "A constant.",
+        "Step size of the sampler of the topics, a constant.",
         default=None,
         check=lambda name, value: None if value is None else schedules.constant(name, value),
         unset="set by the sampler",
     )
     friction: float | None = option(
         "Friction of sggmc and gsgnht.", default=None, unset="set by the sampler", parameter=None
-    )
-    inertia: float | None = option(
-        "Inertia of the thermostat of gsgnht; the paper uses 1.",
-        default=None,
-        unset="2 / friction^2, critical damping",
-        command=False,
-        parameter=None,
-    )
-    noise_estimate: bool = option(
-        "With batches, sggmc and gsgnht subtract the gradient noise from the injected noise; those "
-        "of the paper do not.",
-        default=True,
-        command=False,
-        parameter=None,
     )
     inner_steps: int | None = option(
         "Steps of the sampler per update.",
@@ -147,11 +124,7 @@ class Options(RunOptions):
     def __post_init__(self) -> None:
         if self.friction is not None and step.is_metropolis(self.sampler):
             raise ValueError(f"sampler={self.sampler!r} does not take friction")
-        model.check_noise(self.sampler, self.inertia, self.noise_estimate)
-        if self.local_start is not None and self.local != "gmc":
-            raise ValueError(f"local={self.local!r} does not take local_start")
-        if self.local_fixed and self.local == "laplace":
-            raise ValueError("local='laplace' does not take local_fixed")
+        check_priors(self, *LEARN)
 
 
 @options
@@ -169,11 +142,14 @@ def settle(data: Data, heldout: Data | None, options: Options) -> Options:
             f"num_topics must be at most {words}, one a word; it is {options.num_topics}"
         )
     batch_size = model.check_batch_size(options.batch_size, documents, options.sampler)
-    concentrations = {
-        name: per_word * words if getattr(options, name) is None else getattr(options, name)
-        for name, per_word in PER_WORD.items()
+    typical = {"alpha": ALPHA} | {name: each * words for name, each in PER_WORD.items()}
+    filled = {name: value for name, value in typical.items() if getattr(options, name) is None}
+    filled |= {
+        f"{name}_prior": (1.0, 1 / typical[name])
+        for name in learned(options)
+        if getattr(options, f"{name}_prior") is None
     }
-    settled = dataclasses.replace(options, batch_size=batch_size, **concentrations)
+    settled = dataclasses.replace(options, batch_size=batch_size, **filled)
     hyper, shape = hyperparameters(table, settled), (options.num_topics, words)
     default = step.defaults(options.sampler, documents, shape, hyper, batch_size)
     per_pass = -(-documents // batch_size)
@@ -186,21 +162,22 @@ def settle(data: Data, heldout: Data | None, options: Options) -> Options:
         settled,
         step_size=schedules.constant("step_size", options.step_size or default.step_size),
         friction=None if step.is_metropolis(options.sampler) else friction,
-        inertia=_inertia(options, friction),
         inner_steps=options.inner_steps or default.inner_steps,
         passes=None,
         **length._asdict(),
     )
 
 
-def _inertia(options: Options, friction: float) -> float | None:
-    if options.sampler != "gsgnht":
-        return None
-    return step.damped_inertia(friction) if options.inertia is None else options.inertia
+def learned(options: Options) -> tuple[str, ...]:
+    """Return the names of the concentrations that are learned."""
+    return tuple(name for name in LEARN if isinstance(getattr(options, name), str))
 
 
 def hyperparameters(table: sp.csr_array, settings: Options) -> joint.Hyperparameters:
-    """Return the hyperparameters of a run, with the mean direction of its documents."""
+    """Return the hyperparameters of a run, with the mean direction of its documents.
+
+    A learned concentration starts at its prior mean.
+    """
     total = np.asarray(table.sum(axis=0), np.float64).ravel()
     length = np.linalg.norm(total)
     if not length > sparse.ROUNDING * table.shape[0]:
@@ -208,14 +185,13 @@ def hyperparameters(table: sp.csr_array, settings: Options) -> joint.Hyperparame
             "the documents sum to zero and have no mean direction, which the topics have a prior "
             "about: leave out those that are the opposites of others"
         )
-    names = ("alpha", "sigma", "kappa0", "kappa1")
-    return joint.hyperparameters(
-        (total / length).astype(np.float32), **{name: getattr(settings, name) for name in names}
-    )
+    values = {name: getattr(settings, name) for name in ("alpha", *PER_WORD)}
+    for name in learned(settings):
+        shape, rate = getattr(settings, f"{name}_prior")
+        values[name] = shape / rate
+    return joint.hyperparameters((total / length).astype(np.float32), **values)
 
 
 def local_step(settings: Options) -> Local:
     """Return the local step of a run."""
-    return model.default_local(settings.sampler)._replace(
-        method=settings.local, start=settings.local_start, fixed=settings.local_fixed
-    )
+    return model.default_local(settings.sampler)._replace(method=settings.local)

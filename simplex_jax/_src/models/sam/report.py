@@ -9,6 +9,7 @@ import numpy as np
 from simplex_jax._src.evaluate.intervals import normal_interval
 from simplex_jax._src.evaluate.matching import cosine
 from simplex_jax._src.models.sam.fitting import Fit
+from simplex_jax._src.models.sam.options import learned
 from simplex_jax._src.models.topics.cards import common_rows, overview
 from simplex_jax._src.models.topics.ends import OVER_CHAINS, ends
 from simplex_jax._src.report import display, page
@@ -43,7 +44,8 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         "energies": page.curves(fitted.metrics, "kinetic", "kinetic energy", 1.0)[:1],
         "share_of": "Mean share of the documents",
         "learned": [
-            (name, getattr(fitted, name), getattr(fitted, f"{name}_sd")) for name in settings.learn
+            (name, getattr(fitted, name), getattr(fitted, f"{name}_sd"))
+            for name in learned(fitted.settings)
         ],
     }
 

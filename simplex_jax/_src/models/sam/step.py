@@ -56,6 +56,7 @@ class Model:
     inner_steps: int = dataclasses.field(metadata=_STATIC)
     noise_estimate: bool = dataclasses.field(metadata=_STATIC)
     learn: tuple[str, ...] = dataclasses.field(metadata=_STATIC)
+    shapes: tuple[float, ...] = dataclasses.field(metadata=_STATIC)  # of the priors of these
 
     @property
     def full(self) -> bool:
