@@ -2,6 +2,8 @@
 
 import sys
 
+from simplex_jax._src.extras import needed
+
 # Light: they must be set up before JAX is imported.
 from simplex_jax._src.runtime.ending import Ending
 from simplex_jax._src.runtime.streams import outlast
@@ -11,8 +13,11 @@ def main() -> None:
     """Run the command line."""
     outlast()
     with Ending():
-        from simplex_jax._src import cli
-
+        try:
+            with needed("the command simplex-jax"):
+                from simplex_jax._src import cli
+        except ImportError as error:
+            sys.exit(f"simplex-jax: error: {error}")
         try:
             try:
                 cli.main(prog_name="simplex-jax")

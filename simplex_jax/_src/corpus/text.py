@@ -29,6 +29,7 @@ from simplex_jax._src.corpus.corpus import (
 )
 from simplex_jax._src.corpus.files import text_lines
 from simplex_jax._src.corpus.vocabulary import composed, warn_of_foreign
+from simplex_jax._src.extras import needed
 
 TOKENS = ("words", "blanks", "icu")
 """What the tokens of a text can be; see `TextOptions`."""
@@ -178,7 +179,8 @@ def from_texts(
         words_nfc = distinct_words([composed(word) for word in vocabulary], source)
     reader = _Reader(options, keep_stop_words=vocabulary is not None)
     # Slow to import, and not needed for corpora of counts.
-    from sklearn.feature_extraction.text import CountVectorizer
+    with needed("counting the words of texts"):
+        from sklearn.feature_extraction.text import CountVectorizer
 
     vectorizer = CountVectorizer(
         analyzer=reader.terms, lowercase=False, vocabulary=words_nfc, dtype=np.int64
@@ -369,7 +371,8 @@ class _Reader:
     """Finds the terms of documents, words or runs of words, and counts what it drops."""
 
     def __init__(self, options: TextOptions, *, keep_stop_words: bool) -> None:
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+        with needed("the list of English stop words"):
+            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
         self._options, self._split = options, _splitter(options)
         stop_list: Iterable[str] = ()
@@ -488,8 +491,6 @@ def _splitter(options: TextOptions) -> Callable[[str], tuple[list[str], list[str
 
 
 def _word_breaker() -> Any:
-    try:
+    with needed("tokens='icu'", "icu"):
         from icu4py.breakers import WordBreaker
-    except ImportError:
-        raise ImportError("tokens='icu' requires ICU: pip install 'simplex-jax[icu]'") from None
     return WordBreaker

@@ -6,6 +6,7 @@ import numpy as np
 
 from simplex_jax._src.corpus.corpus import Corpus, error_at
 from simplex_jax._src.corpus.vectors import UnitVectors
+from simplex_jax._src.extras import needed
 
 __all__ = ["cut", "vectors"]
 
@@ -81,7 +82,8 @@ def weights(corpus: Corpus, idf: str = "log") -> np.ndarray:
     if idf not in IDF:
         raise ValueError(f"idf must be one of {', '.join(IDF)}; it is {idf!r}")
     if idf == "smooth":
-        from sklearn.feature_extraction.text import TfidfTransformer  # slow to import
+        with needed("tf-idf"):
+            from sklearn.feature_extraction.text import TfidfTransformer  # slow to import
 
         return TfidfTransformer(smooth_idf=True).fit(corpus.counts).idf_
     return np.maximum(np.log(len(corpus.names) / (1 + _document_frequency(corpus))), 0)
@@ -107,7 +109,8 @@ def vectors(corpus: Corpus, idf: np.ndarray) -> Weighted:
         >>> weighted.vectors.values.toarray().round(2).tolist(), weighted.aside.tolist()
         ([[0.6000000238418579, 0.800000011920929], [0.0, 1.0]], [1])
     """
-    from sklearn.feature_extraction.text import TfidfTransformer  # slow to import
+    with needed("tf-idf"):
+        from sklearn.feature_extraction.text import TfidfTransformer  # slow to import
 
     transformer = TfidfTransformer(norm="l2")
     transformer.idf_ = np.asarray(idf, np.float64)

@@ -7,6 +7,8 @@ from typing import TypeGuard
 import numpy as np
 from jax.typing import ArrayLike
 
+from simplex_jax._src.extras import needed
+
 ENOUGH = 50
 """Estimated effective samples from which intervals are shown.
 
@@ -76,7 +78,8 @@ def _diagnose(name: str, trace: ArrayLike) -> dict[str, float]:
 def _rhat(name: str, array: np.ndarray) -> float:
     if not _moves(name, array) or len(array) == 1:
         return np.nan
-    from arviz_stats.base import array_stats  # here, since it takes half a second
+    with needed("R-hat"):
+        from arviz_stats.base import array_stats  # here, since it takes half a second
 
     with np.errstate(divide="ignore", invalid="ignore"):  # constant chains
         return float(array_stats.rhat(array, chain_axis=0, draw_axis=1))
@@ -86,7 +89,8 @@ def _ess(name: str, array: np.ndarray) -> float:
     # Of shorter halves of chains, ArviZ sums no correlations: it returns N log10(N).
     if not _moves(name, array) or array.shape[1] < SHORTEST:
         return np.nan
-    from arviz_stats.base import array_stats
+    with needed("an effective sample size"):
+        from arviz_stats.base import array_stats
 
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(array_stats.ess(array, chain_axis=0, draw_axis=1))

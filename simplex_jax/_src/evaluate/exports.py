@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from simplex_jax._src import arguments
 from simplex_jax._src.corpus.corpus import checked_counts
 from simplex_jax._src.evaluate.matching import as_topics
+from simplex_jax._src.extras import needed
 
 
 def to_pyldavis(
@@ -100,10 +101,8 @@ def to_gensim(topics: ArrayLike, alpha: ArrayLike, vocabulary: Sequence[str]) ->
     )
     if concentrations.shape not in ((), (len(table),)):
         raise ValueError(f"alpha of shape {concentrations.shape} does not fit {len(table)} topics")
-    try:
+    with needed("to_gensim", "coherence"):
         from gensim.models import LdaModel
-    except ImportError:
-        raise ImportError("to_gensim needs gensim: pip install gensim") from None
     words = dict(enumerate(map(str, vocabulary)))
     model = LdaModel(
         id2word=words,

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
-from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from simplex_jax._src.evaluate import compare, diagnostics
 from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.evaluate.diagnostics import finite
 from simplex_jax._src.evaluate.intervals import beta_interval, normal_interval
+from simplex_jax._src.extras import needed
+
+with needed("evaluate.plots"):
+    from matplotlib.axes import Axes
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 __all__ = [
     "comparison",

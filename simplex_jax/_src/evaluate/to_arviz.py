@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from simplex_jax._src.base import PyTree
 from simplex_jax._src.evaluate import matching
 from simplex_jax._src.evaluate.fits import Fitted, Mixture, Record, Topics
+from simplex_jax._src.extras import needed
 
 _NONE = (
     "no samples are stored: give `fit` keep_samples (and no samples_dir); a fit that was streamed "
@@ -215,10 +216,8 @@ def _tree(
     dims: Mapping[str, Sequence[str]] | None,
     coords: Mapping[str, Sequence] | None,
 ) -> Any:
-    try:
+    with needed("an ArviZ tree", "arviz"):
         import arviz_base  # here, since it is optional and takes a second
-    except ImportError as error:
-        raise ImportError("ArviZ trees need arviz-base: pip install arviz-base") from error
     return arviz_base.from_dict(
         groups,
         dims=None if dims is None else {name: list(axes) for name, axes in dims.items()},

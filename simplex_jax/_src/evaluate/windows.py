@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
 from simplex_jax._src.evaluate.coherence import words_of
+from simplex_jax._src.extras import needed
 
 MEASURES = ("c_v", "c_npmi")
 
@@ -52,13 +53,9 @@ def coherence_in_windows(
         >>> coherence_in_windows([[1, 3], [0, 1]], texts, words, measure="c_npmi").round(2).tolist()
         [1.0, -0.95]
     """
-    try:
+    with needed("coherence in windows", "coherence"):
         from gensim.corpora import Dictionary
         from gensim.models.coherencemodel import CoherenceModel
-    except ImportError:
-        raise ImportError(
-            "coherence in windows is computed by gensim: pip install 'simplex-jax[coherence]'"
-        ) from None
     arguments.choice("measure", measure, MEASURES)
     if window is not None:
         window = arguments.at_least("window", window, 2)

@@ -10,16 +10,19 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from simplex_jax._src import arguments
 from simplex_jax._src.evaluate.fits import Fitted, Topics
+from simplex_jax._src.extras import needed
 from simplex_jax._src.models.options import declarations, entry
 from simplex_jax._src.models.records import Results
 from simplex_jax._src.runtime import output, saved
 from simplex_jax._src.runtime.hooks import Callback
+
+with needed("simplex_jax.sklearn"):
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 # Version of the file format, increased when the contents change.
 _FORMAT = 4

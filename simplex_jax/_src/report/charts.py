@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simplex_jax._src.evaluate.diagnostics import finite
+from simplex_jax._src.extras import needed
 
 # Matplotlib needs numeric colours; the page has named ones, for light and dark mode.
 _COLOURS = {
@@ -38,10 +39,11 @@ def curves(
 
     Returns an `<svg>` element; its ids begin with measure and key, so a page can have several.
     """
-    import matplotlib  # imported here, so that commands that draw nothing do not wait for it
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+    with needed("the report"):  # here, so that commands that draw nothing do not wait for it
+        import matplotlib
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     soft, line = _COLOURS["var(--soft)"], _COLOURS["var(--line)"]
     style: dict[Any, Any] = {

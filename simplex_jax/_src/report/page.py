@@ -6,15 +6,18 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jinja2
 import numpy as np
 from jax.typing import ArrayLike
-from markupsafe import Markup
 
 from simplex_jax._src.evaluate.diagnostics import ENOUGH, LARGE_RHAT, finite
+from simplex_jax._src.extras import needed
 from simplex_jax._src.report import charts, display
+
+if TYPE_CHECKING:
+    import jinja2
+    from markupsafe import Markup
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -26,9 +29,9 @@ AXES = (("passes", "passes over the corpus"), ("seconds", "seconds of training")
 class Script(NamedTuple):
     """The optional script of a page, and its data."""
 
-    code: Markup  # the code
+    code: "Markup"  # the code
     digest: str  # its SHA-256 in base64, for the content security policy of the page
-    data: Markup  # JSON that cannot close the enclosing element
+    data: "Markup"  # JSON that cannot close the enclosing element
 
 
 class Report(NamedTuple):
@@ -66,8 +69,11 @@ def render(
 
 
 @functools.cache
-def _environment(folder: Path) -> jinja2.Environment:
+def _environment(folder: Path) -> "jinja2.Environment":
     """Return templates that escape every value: words and file names may contain markup."""
+    with needed("the report"):
+        import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([folder, _TEMPLATES]),
         autoescape=True,
@@ -81,6 +87,9 @@ def _environment(folder: Path) -> jinja2.Environment:
 
 def script(name: str, data: Any) -> Script:
     """Return a script of the templates with its data, which may contain any text."""
+    with needed("the report"):
+        from markupsafe import Markup
+
     code = (_TEMPLATES / name).read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # ASCII, even U+2028

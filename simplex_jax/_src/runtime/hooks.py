@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TextIO, TypeAlias
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
 from simplex_jax._src.base import Info, State
+from simplex_jax._src.extras import needed
 from simplex_jax._src.runtime import equilibrium, output
 
 
@@ -157,6 +157,10 @@ class Progress(Hook):
         max_seconds: float | None = None,
         target: float | None = None,
     ) -> None:
+        with needed("Progress"):
+            from tqdm import tqdm
+
+        self._tqdm = tqdm
         self._show = tuple(show)
         self._given = file
         self._interval = interval
@@ -206,7 +210,7 @@ class Progress(Hook):
             bar = "{l_bar}{bar}| {n:.0f}/{total:.0f}" if total < MAX_STEPS else "{n:.0f}"
             ending = ", {remaining} left" if unit != "effective samples" else ""
             ending = ending if total < MAX_STEPS else ""
-            self._bar = tqdm(
+            self._bar = self._tqdm(
                 total=total,
                 bar_format=f"{bar} {unit} [{{elapsed}}{ending}]{{postfix}}",
                 initial=min(done, total),
@@ -225,10 +229,10 @@ class Progress(Hook):
         if self._target is not None:
             left = f", {self._effective:.0f} of {self._target:.0f} effective samples"
         elif self._max_seconds is not None:
-            left = f", {tqdm.format_interval(max(self._max_seconds - event.seconds, 0))} left"
+            left = f", {self._tqdm.format_interval(max(self._max_seconds - event.seconds, 0))} left"
         elif event.last_step < MAX_STEPS:
             total = f"/{event.last_step}"
-            left = f", {tqdm.format_interval((event.last_step - event.step) / rate)} left"
+            left = f", {self._tqdm.format_interval((event.last_step - event.step) / rate)} left"
         line = f"step {event.step}{total}, {rate:.4g} steps/s{left}"
         return line + "".join(f", {name} {value:.5g}" for name, value in self._shown())
 

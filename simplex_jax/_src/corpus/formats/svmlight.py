@@ -15,6 +15,7 @@ from simplex_jax._src.corpus.formats.format import Format, Source
 from simplex_jax._src.corpus.formats.matrix import corpus_of
 from simplex_jax._src.corpus.reading import Reading
 from simplex_jax._src.corpus.vocabulary import read_vocabulary
+from simplex_jax._src.extras import needed
 
 _COMMENTS = rb"(?:[ \t]*(?:#[^\n]*)?\r?\n)*"
 _LABEL = rb"[-+]?\d[\d.eE+,-]*(?:[ \t]+qid:\d+)?"
@@ -77,7 +78,8 @@ def _parts(block: tuple[int, bytes], path: Path, reading: Reading) -> Iterator[s
 
 
 def _load(content: bytes, reading: Reading) -> sp.csr_array:
-    from sklearn.datasets import load_svmlight_file  # slow to import; other formats do not need it
+    with needed("reading SVMlight"):  # slow to import, and other formats do not need it
+        from sklearn.datasets import load_svmlight_file
 
     table, _ = load_svmlight_file(
         io.BytesIO(content), dtype=np.float64, zero_based=reading.first_index == 0, multilabel=True

@@ -7,11 +7,10 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from simplex_jax._src.corpus import frames
 from simplex_jax._src.evaluate import fits
+from simplex_jax._src.extras import needed
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models.dpm import clusters
@@ -22,6 +21,10 @@ from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.model import Mixture
 from simplex_jax._src.models.dpm.options import Options
+
+with needed("simplex_jax.sklearn"):
+    from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+    from sklearn.utils.validation import check_is_fitted, validate_data
 
 # New rows are padded to at least this number, so that few shapes are compiled.
 _LEAST_ROWS = 256

@@ -11,6 +11,7 @@ from simplex_jax._src.corpus.corpus import printable
 from simplex_jax._src.evaluate import composition, covariates, diagnostics
 from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.evaluate.covariates import Design, Term
+from simplex_jax._src.extras import needed
 from simplex_jax._src.models.lda import shares
 from simplex_jax._src.models.lda.fitting import Fit
 from simplex_jax._src.models.options import option, options
@@ -125,7 +126,8 @@ class Effects(NamedTuple):
             A figure to show or save: `effects.plot().savefig("shares.svg")`.
         """
         # Imported here because matplotlib is slow to import.
-        from matplotlib.figure import Figure
+        with needed("the plot of effects"):
+            from matplotlib.figure import Figure
 
         from simplex_jax._src.evaluate import plots
 

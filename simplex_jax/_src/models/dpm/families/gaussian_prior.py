@@ -32,6 +32,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp, multigammaln
 
+from simplex_jax._src.extras import needed
+
 _ROWS = 2_000
 _NUMBERS = (2, 3, 4, 5, 6, 8, 10, 15, 30)
 _ROWS_EACH = 5
@@ -122,7 +124,8 @@ class _Search:
 
     def _starts(self) -> Iterator[np.ndarray]:
         """Yield labels of rows by k-means, with the columns as they are and uncorrelated."""
-        from sklearn.cluster import KMeans  # takes half a second
+        with needed("the search for a prior"):
+            from sklearn.cluster import KMeans  # takes half a second
 
         root = np.linalg.cholesky(_shrunk(self._y.T @ self._y / len(self._y), len(self._y) - 1)[0])
         for space in (self._y, np.linalg.solve(root, self._y.T).T):
