@@ -24,7 +24,6 @@ def needed(what: str, extra: str = "topics") -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise ImportError(
-            f"{what} needs {(error.name or '').partition('.')[0]}: pip install 'simplex-jax[{extra}]'",
-            name=error.name,
-        ) from None
+        package = (error.name or "").partition(".")[0]
+        command = f"pip install 'simplex-jax[{extra}]'"
+        raise ImportError(f"{what} needs {package}: {command}", name=error.name) from None

@@ -72,7 +72,7 @@ def test_gensim_does_not_get_what_does_not_go_together(changed, message):
 
 def test_without_gensim_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "gensim.models", None)
-    with pytest.raises(ImportError, match="gensim: pip install 'simplex-jax.coherence.'"):
+    with pytest.raises(ImportError, match=r"gensim: pip install 'simplex-jax\[coherence\]'"):
         exports.to_gensim(TOPICS, 0.1, WORDS)
 
 

@@ -218,7 +218,7 @@ def test_errors():
 
 def test_without_arviz_base_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "arviz_base", None)
-    with pytest.raises(ImportError, match="arviz_base: pip install 'simplex-jax.arviz.'"):
+    with pytest.raises(ImportError, match=r"arviz_base: pip install 'simplex-jax\[arviz\]'"):
         to_arviz.run_to_arviz(np.zeros(5))
 
 
