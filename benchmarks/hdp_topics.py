@@ -238,8 +238,8 @@ def compared(task: Task, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
         fitted, row = ours(
             hdp.fit, of_hdp, task, given, initial_topics=start, keep_samples=20, chains=1
         )
-        row |= {"least": min(fitted.number), "most": max(fitted.number)}
-        row |= {"lasting": len(fitted.mean), "told": float(fitted.prevalence.sum())}
+        row |= {"least": min(fitted.num_topics_posterior), "most": max(fitted.num_topics_posterior)}
+        row |= {"lasting": len(fitted.topics), "told": float(fitted.prevalence.sum())}
         row |= {name: told["mean"] for name, told in fitted.concentrations.items()}
         yield {"model": f"hdp from {start}"} | row
     for topics in given.topics if "lda" in given.tools else ():

@@ -65,7 +65,7 @@ def judge(seed: int, seconds: float) -> dict[str, float]:
     fitted = lda.fit(
         counts, num_topics, alpha=ALPHA, beta=BETA, seed=seed, holdout=0, time_limit=seconds
     )
-    order, _, shared = matching.align([fitted.mean, topics])
+    order, _, shared = matching.align([fitted.topics, topics])
     known = shared[1] & ~rough(fitted.diagnostics, fitted.shared)
     lower, upper = beta_interval(fitted.prevalence, fitted.prevalence_sd, LEVEL)
     truth = share[order[1]]
@@ -74,10 +74,10 @@ def judge(seed: int, seconds: float) -> dict[str, float]:
         **{"intervals": int(known.sum())},
         "shares_held": int(((lower <= truth) & (truth <= upper))[known].sum()),
     }
-    leading = np.argsort(-fitted.mean, axis=1)[:, :LEADING]
+    leading = np.argsort(-fitted.topics, axis=1)[:, :LEADING]
     mean, sd, true = (
         np.take_along_axis(array, leading, axis=1)[known]
-        for array in (fitted.mean, fitted.sd, topics[order[1]])
+        for array in (fitted.topics, fitted.topics_sd, topics[order[1]])
     )
     lower, upper = beta_interval(mean, sd, LEVEL)
     return row | {"words": true.size, "words_held": int(((lower <= true) & (true <= upper)).sum())}

@@ -186,8 +186,8 @@ def of_prior(
         if fitted.interrupted:
             raise SystemExit("stopped: a shorter run does not count")
         sizes = [fitted.diagnostics[f"prevalence {k}"]["ess"] for k in range(topics)]
-        lowest.append(np.quantile(sizes, 0.1) / fitted.samples)
-        median.append(np.median(sizes) / fitted.samples)
+        lowest.append(np.quantile(sizes, 0.1) / fitted.num_samples)
+        median.append(np.median(sizes) / fitted.num_samples)
         perplexity.append(fitted.metrics[-1]["perplexity_average"])
     return {
         "lowest tenth, per 1,000 passes": 1e3 * float(np.median(lowest)),

@@ -61,7 +61,7 @@ def main() -> None:
             chains=1,
             holdout=0,
         )
-        task = fitted.mean, fitted.alpha
+        task = fitted.topics, fitted.alpha
         judged, timed = train[: options.documents], train[: options.timed]
         row = {"corpus": name, "topics": int(topics), "alpha": float(alpha)}
         row |= {"passes": options.passes, "documents": timed.shape[0]}

@@ -41,7 +41,7 @@ plt.show()
 # %%
 words = np.array(texts.vocabulary)
 for topic in np.argsort(-fitted.prevalence)[:8]:
-    top = ", ".join(words[fitted.mean[topic].argsort()[::-1][:8]])
+    top = ", ".join(words[fitted.topics[topic].argsort()[::-1][:8]])
     print(
         f"{fitted.prevalence[topic]:5.1%}  found again {fitted.stability[topic]:.2f}  "
         f"NPMI {fitted.coherence[topic]:.2f}  {top}"
@@ -49,7 +49,7 @@ for topic in np.argsort(-fitted.prevalence)[:8]:
 
 # %%
 first = int(np.argmax(fitted.prevalence))
-plots.topic_intervals(fitted.mean[first], fitted.sd[first], texts.vocabulary, top=12)
+plots.topic_intervals(fitted.topics[first], fitted.topics_sd[first], texts.vocabulary, top=12)
 plt.show()
 
 # %% [markdown]

@@ -47,7 +47,7 @@ print(f"kinetic energy {last['kinetic']:.2f} (1 at equilibrium), fit {last['fit'
 # %%
 words = np.array(fitted.vocabulary)
 for topic in np.argsort(-fitted.prevalence)[:6]:
-    order = fitted.mean[topic].argsort()
+    order = fitted.topics[topic].argsort()
     there, absent = words[order[::-1][:7]], words[order[:4]]
     print(f"{fitted.prevalence[topic]:5.1%}  {', '.join(there)}   but not {', '.join(absent)}")
 

@@ -48,7 +48,7 @@ def test_a_run_writes_everything(texts, tmp_path):
     words = (out / "vocabulary.txt").read_text().splitlines()
     assert words == sorted(["river", "water", "stream", "boat", "goal", "match", "team", "ball"])
     with np.load(out / "topics.npz", allow_pickle=False) as arrays:
-        mean, sd = arrays["mean"], arrays["sd"]
+        mean, sd = arrays["topics"], arrays["topics_sd"]
     assert mean.shape == sd.shape == (2, 8)
     np.testing.assert_allclose(mean.sum(axis=1), 1, rtol=1e-5)
     with np.load(out / "doc_topics.npz", allow_pickle=False) as arrays:

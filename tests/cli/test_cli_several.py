@@ -57,7 +57,7 @@ def test_numbers_of_topics_are_compared(command, texts, tmp_path):
     sources = [json.loads((out / run / "config.json").read_text())["source"] for run in runs]
     assert {source["holdout_seed"] for source in sources} == {5}, "all predict the same documents"
     if name == "lda":
-        assert lda.load(out / "topics-3-seed-6").mean.shape == (3, 12)
+        assert lda.load(out / "topics-3-seed-6").topics.shape == (3, 12)
 
     kept = (out / "topics-2-seed-5" / "topics.csv").stat().st_mtime_ns
     again = invoke(name, texts, *CUT, *options, *length)
@@ -102,7 +102,7 @@ def test_the_same_command_goes_on_after_an_interruption(texts, tmp_path, monkeyp
     table = (out / "comparison.csv").read_text()
     assert table == (whole / "comparison.csv").read_text()
     ended, straight = (lda.load(place / "topics-3-seed-0") for place in (out, whole))
-    np.testing.assert_array_equal(ended.mean, straight.mean)
+    np.testing.assert_array_equal(ended.topics, straight.topics)
 
 
 @pytest.mark.parametrize(

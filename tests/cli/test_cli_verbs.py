@@ -56,7 +56,7 @@ def test_chains_learning_and_samples(run):
     with np.load(run / "topics.npz", allow_pickle=False) as arrays:
         assert (arrays["alpha_sd"] > 0).all()
         assert np.isfinite(arrays["stability"]).all()
-        np.testing.assert_allclose(arrays["mean"].sum(axis=1), 1, rtol=1e-5)
+        np.testing.assert_allclose(arrays["topics"].sum(axis=1), 1, rtol=1e-5)
     html = (run / "report.html").read_text()
     assert "alpha, learned, per topic" in html
     assert "in 2 chains" in html

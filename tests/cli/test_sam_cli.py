@@ -67,8 +67,8 @@ def test_a_run_writes_everything(run):
     assert words == sorted(set(" ".join(LINES).split()))
 
     model = sam.load(run)
-    assert model.mean.shape == model.sd.shape == (3, 12)
-    np.testing.assert_allclose(np.linalg.norm(model.mean, axis=1), 1, rtol=1e-5)
+    assert model.topics.shape == model.topics_sd.shape == (3, 12)
+    np.testing.assert_allclose(np.linalg.norm(model.topics, axis=1), 1, rtol=1e-5)
     assert model.kappa1_sd > 0
     assert (model.idf > 0).all()
     with (run / "topics.csv").open() as file:

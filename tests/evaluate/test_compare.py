@@ -37,7 +37,7 @@ class Estimator(fits.Fitted):
     def __init__(self, *fit):
         self._fit = fits.Topics(*fit)
 
-    def as_fit(self):
+    def to_record(self):
         return self._fit
 
     def perplexity(self, X):
@@ -46,7 +46,7 @@ class Estimator(fits.Fitted):
 
 def test_estimators_are_measured_by_what_is_given():
     def fit(k, seed):
-        return Estimator(fake(k, seed).mean, [{"seconds": 1.5 + seed}])
+        return Estimator(fake(k, seed).topics, [{"seconds": 1.5 + seed}])
 
     def measure(model):
         return model.perplexity(COUNTS)

@@ -86,9 +86,9 @@ def test_a_fit_with_its_topics_matched():
     tree = to_arviz.to_arviz(fitted, ["a", "b", "c", "d"])
     posterior, stats = tree["posterior"], tree["sample_stats"]
     assert posterior["topics"].dims == ("chain", "draw", "topic", "word")
-    np.testing.assert_array_equal(posterior["topics"][0, 2], fitted.kept["topics"][2, 0])
-    np.testing.assert_array_equal(posterior["topics"][1, 2], fitted.kept["topics"][2, 1][::-1])
-    np.testing.assert_array_equal(posterior["alpha"][1, 0], fitted.kept["alpha"][0, 1][::-1])
+    np.testing.assert_array_equal(posterior["topics"][0, 2], fitted.samples["topics"][2, 0])
+    np.testing.assert_array_equal(posterior["topics"][1, 2], fitted.samples["topics"][2, 1][::-1])
+    np.testing.assert_array_equal(posterior["alpha"][1, 0], fitted.samples["alpha"][0, 1][::-1])
     assert posterior["beta"].dims == ("chain", "draw", "word")
     np.testing.assert_array_equal(stats["step"], [[5, 10, 15]] * 2)
     np.testing.assert_array_equal(stats["perplexity"], [[5, 10, 15], [6, 11, 16]])
@@ -103,9 +103,9 @@ def test_a_fit_of_one_chain_and_without_held_out_documents():
 
 def test_a_spherical_fit_has_scalar_concentrations():
     fitted = kept_fit()
-    kept = {"topics": fitted.kept["topics"], "sigma": np.ones((3, 2)), "step": np.arange(3)}
+    kept = {"topics": fitted.samples["topics"], "sigma": np.ones((3, 2)), "step": np.arange(3)}
     metrics = [{"step": i, "log_perplexity_chain_0": -1.0} for i in range(3)]
-    tree = to_arviz.to_arviz(fitted._replace(kept=kept, metrics=metrics))
+    tree = to_arviz.to_arviz(fitted._replace(samples=kept, metrics=metrics))
     assert tree["posterior"]["sigma"].dims == ("chain", "draw")
     assert np.isnan(tree["sample_stats"]["log_perplexity"][1]).all()
 
@@ -163,7 +163,7 @@ def test_a_fit_of_hdp_has_its_traces_and_the_topics_of_its_tokens():
 
 
 def test_samples_of_topics_need_their_order_in_each_chain():
-    chains = kept_fit().kept["topics"].shape[1]
+    chains = kept_fit().samples["topics"].shape[1]
     with pytest.raises(ValueError, match=f"order must have a row for each of the {chains} chains"):
         to_arviz.to_arviz(kept_fit()._replace(order=()))
 
@@ -230,6 +230,6 @@ def test_a_real_fit():
     )
     tree = to_arviz.to_arviz(fitted)
     means = tree["posterior"]["topics"].mean(["chain", "draw"]).values
-    assert np.abs(means - fitted.mean).max() < 0.1
+    assert np.abs(means - fitted.topics).max() < 0.1
     assert np.isfinite(tree["sample_stats"]["perplexity"]).all()
     jax.block_until_ready(fitted.state)

@@ -68,7 +68,7 @@ def check(fit, data, options, wide):
     with jax.enable_x64(wide):
         fitted = fit(*data, steps=4, holdout=4, seed=1, **options)
     assert np.isfinite(fitted.metrics[-1]["seconds"])
-    for name in ("mean", "alpha", "beta", "proportions"):
+    for name in ("topics", "alpha", "beta", "proportions"):
         assert np.isfinite(getattr(fitted, name, 0.0)).all()
 
 

@@ -86,8 +86,8 @@ def test_a_fit_is_loaded_as_it_was_saved(fitted, tmp_path):
     place = fitted.save(tmp_path / "run")
     loaded = lda.load(place)
     # Samples and the state are for the process that drew them.
-    assert_same(loaded, fitted, "kept", "state")
-    assert loaded.kept == {}
+    assert_same(loaded, fitted, "samples", "state")
+    assert loaded.samples == {}
     assert loaded.state is None
     assert loaded.settings == fitted.settings
     assert json.loads((place / "config.json").read_text())["source"] is None
@@ -101,7 +101,7 @@ def test_a_fit_is_loaded_as_it_was_saved(fitted, tmp_path):
 @pytest.mark.parametrize(("every", "count"), [(1, 15), (4, 5)])
 def test_a_fit_keeps_as_many_samples_as_asked_for(every, count):
     fitted = lda.fit(CORPUS, 2, steps=30, sample_every=every, keep_samples=count, seed=1)
-    assert len(fitted.kept["step"]) == count
+    assert len(fitted.samples["step"]) == count
 
 
 def test_a_fit_is_saved_with_the_samples_that_it_holds(fitted, tmp_path):
@@ -125,7 +125,7 @@ def test_a_fit_is_saved_with_the_samples_that_it_holds(fitted, tmp_path):
     read = lda.effects(lda.load(place), CORPUS, x, samples=place / "samples")
     np.testing.assert_array_equal(read.mean, held.mean)
     # A fit that keeps none does not leave those of an earlier one.
-    dataclasses.replace(fitted, kept={}).save(place, overwrite=True)
+    dataclasses.replace(fitted, samples={}).save(place, overwrite=True)
     assert not (place / "samples").exists()
 
 
@@ -162,7 +162,7 @@ def test_damaged_settings_are_one_line(fitted, tmp_path, change):
 
 def test_transform_takes_documents_of_any_vocabulary(fitted):
     """In another order, with words that the model does not know, and without most of its own."""
-    trees = fitted.mean[:, 0].argmax()
+    trees = fitted.topics[:, 0].argmax()
     other = from_counts([[5, 3, 0], [0, 9, 7], [0, 4, 0]], ["elm", "zebra", "moon"])
     shares = fitted.transform(other, seed=4)
     assert shares[:2].argmax(axis=1).tolist() == [trees, 1 - trees]
@@ -193,8 +193,8 @@ def test_a_finished_run_goes_on_from_its_end_to_another_length(tmp_path):
     np.testing.assert_array_equal(longer.state.position, whole.state.position)
     assert [r["perplexity"] for r in longer.metrics] == [r["perplexity"] for r in whole.metrics]
     assert longer.settings.steps == 40
-    assert longer.samples == whole.samples
-    np.testing.assert_array_equal(longer.mean, whole.mean)
+    assert longer.num_samples == whole.num_samples
+    np.testing.assert_array_equal(longer.topics, whole.topics)
     with pytest.raises(ValueError, match="the run has already done 40 steps, and its length is 30"):
         lda.fit(CORPUS, 2, steps=30, resume=True, **options)
 
@@ -220,5 +220,5 @@ def test_warnings_are_those_of_the_model_and_of_the_run(fitted):
     cut = lda.fit(CORPUS, 2, steps=30, hooks=[Cut(10)], **SAME)
     assert cut.interrupted is None
     assert "The run was interrupted before its end." not in cut.warnings
-    few = dataclasses.replace(fitted, samples=3)
+    few = dataclasses.replace(fitted, num_samples=3)
     assert any("3 posterior samples only" in sentence for sentence in lda.MODEL.warn(few))

@@ -41,9 +41,9 @@ def fitted(counts):
 
 def test_it_is_the_fit_of_the_core(counts, fitted):
     core = lda.fit(sp.csr_array(counts), 2, alpha=ALPHA, passes=30, seed=3, keep_samples=4)
-    np.testing.assert_array_equal(fitted.components_, core.mean)
+    np.testing.assert_array_equal(fitted.components_, core.topics)
     np.testing.assert_array_equal(fitted.transform(counts), core.proportions)
-    np.testing.assert_array_equal(fitted.samples_["topics"], core.kept["topics"])
+    np.testing.assert_array_equal(fitted.samples_["topics"], core.samples["topics"])
     again = clone(fitted)
     np.testing.assert_array_equal(again.fit_transform(counts), core.proportions)
 
@@ -105,7 +105,7 @@ def test_the_spherical_one_too():
     model = SphericalAdmixture(2, alpha=1.0, kappa1=100.0, passes=30, random_state=1)
     core = sam.fit(sp.csr_array(vectors), 2, alpha=1.0, kappa1=100.0, passes=30, seed=1)
     np.testing.assert_array_equal(model.fit_transform(vectors), core.proportions)
-    np.testing.assert_array_equal(model.components_, core.mean)
+    np.testing.assert_array_equal(model.components_, core.topics)
     assert model.log_perplexity(vectors) == -model.score(vectors)
     with pytest.raises(ValueError, match="has length 5, not 1"):
         model.transform(np.eye(model.n_features_in_) * 5)

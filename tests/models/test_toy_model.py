@@ -52,18 +52,18 @@ def test_its_options_are_settled(unigrams):
 
 def test_a_fit_finds_the_kinds(fitted):
     """Three documents in four are of trees; the posterior of the share is Beta(16, 6), or near."""
-    trees = fitted.mean[:, 0].argmax()
+    trees = fitted.topics[:, 0].argmax()
     assert fitted.proportions[:, trees].round().tolist() == [1, 1, 0, 1] * 6
     assert fitted.shares[trees] == pytest.approx(16 / 22, abs=0.1)
     assert fitted.metrics[-1]["log_density"] > 10 * np.log(1 / 4)
     assert fitted.corpus["held_out"] == 4
-    assert fitted.kept["topics"].shape == (3, 2, 2, 4)
+    assert fitted.samples["topics"].shape == (3, 2, 2, 4)
     assert {"topics", "shares"} == set(to_arviz.to_arviz(fitted)["posterior"].data_vars)
 
 
 def test_transform_takes_documents_of_any_vocabulary(fitted):
     other = from_counts([[0, 3, 9], [4, 0, 0]], ["moon", "sun", "zebra"])
-    trees = fitted.mean[:, 0].argmax()
+    trees = fitted.topics[:, 0].argmax()
     assert fitted.transform(other)[:, trees].round().tolist() == [0, 0]
 
 
@@ -81,7 +81,7 @@ def test_a_run_that_was_cut_goes_on(unigrams, fitted, tmp_path, monkeypatch):
 
 def test_save_load_and_report(unigrams, fitted, tmp_path):
     loaded = unigrams.load(fitted.save(tmp_path / "run"))
-    assert_same(loaded, fitted, "kept", "state")
+    assert_same(loaded, fitted, "samples", "state")
     assert loaded.settings == fitted.settings
     page = loaded.report(tmp_path / "page.html").read_text()
     assert page == (tmp_path / "run" / "report.html").read_text()

@@ -67,7 +67,7 @@ def test_topics_csv_names_what_its_ends_are(tmp_path):
     few = {f"prevalence {k}": {"rhat": 1.0, "ess": 12.0} for k in range(2)}
     two = {"shared": np.array([[True, True], [True, False]]), "order": np.array([[0, 1]] * 2)}
     reach = MEAN * np.array([0.9, 1.1], np.float32)[:, None, None]
-    fitted = dataclasses.replace(fit(), diagnostics=few, mean_range=reach, **two)
+    fitted = dataclasses.replace(fit(), diagnostics=few, topics_range=reach, **two)
     fitted.save(tmp_path / "run")
     with (tmp_path / "run" / "topics.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -76,7 +76,7 @@ def test_topics_csv_names_what_its_ends_are(tmp_path):
         ends = [float(row[name]) / float(row["probability"]) for name in ("lower", "upper")]
         assert ends == pytest.approx([0.9, 1.1], rel=1e-4)
     assert {row["lower"] for row in rows[3:]} == {"nan"}
-    np.testing.assert_array_equal(lda.load(tmp_path / "run").mean_range, reach)
+    np.testing.assert_array_equal(lda.load(tmp_path / "run").topics_range, reach)
 
 
 def test_topic_keys_are_those_of_mallet(run):
@@ -147,8 +147,8 @@ def test_a_run_replaces_another_on_request_only(run):
     with pytest.raises(FileExistsError, match="overwrite=True"):
         fit().save(run)
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
-    fit(samples=30).save(run, overwrite=True)
-    assert lda.load(run).samples == 30
+    fit(num_samples=30).save(run, overwrite=True)
+    assert lda.load(run).num_samples == 30
     assert (run / "notes.txt").read_text() == "mine"
 
 
@@ -191,7 +191,15 @@ def flipped(run):
 
 def bomb(run):
     with zipfile.ZipFile(run / "topics.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("mean.npy", bytes(80_000_000))
+        archive.writestr("topics.npy", bytes(80_000_000))
+
+
+def earlier(run):
+    """Turn a run into one of a version whose files had no number of their format."""
+    config = json.loads((run / "config.json").read_text())
+    del config["format"]
+    config["versions"]["simplex_jax"] = "0.0.9"
+    (run / "config.json").write_text(json.dumps(config))
 
 
 DAMAGES = {
@@ -205,16 +213,17 @@ DAMAGES = {
     "deep json": (lambda run: (run / "config.json").write_text("[" * 10**5), "not JSON"),
     "list": (lambda run: (run / "config.json").write_text("[]"), "not a JSON object"),
     "other json": (lambda run: (run / "config.json").write_text("{}"), "not a configuration"),
+    "earlier format": (earlier, "another format: read them with simplex_jax 0.0.9"),
     "torn": (lambda run: (run / "topics.npz").write_bytes(b"PK\x03\x04"), "damaged"),
     "flipped bit": (flipped, "damaged"),
     "bomb": (bomb, "far more than its size"),
     "missing array": (arrays_with(alpha=None), "damaged"),
-    "other topics": (arrays_with(mean=MEAN[:1]), "different runs"),
+    "other topics": (arrays_with(topics=MEAN[:1]), "different runs"),
     "integers": (arrays_with(beta=np.ones(3, int)), "different runs"),
     "negative": (arrays_with(prevalence=np.array([-0.1, 1.1])), "out of range"),
-    "nan": (arrays_with(mean=np.full_like(MEAN, np.nan)), "out of range"),
+    "nan": (arrays_with(topics=np.full_like(MEAN, np.nan)), "out of range"),
     "zero alpha": (arrays_with(alpha=np.array([0.0, 1.0])), "out of range"),
-    "no sum": (arrays_with(mean=MEAN / 2), "do not sum to 1"),
+    "no sum": (arrays_with(topics=MEAN / 2), "do not sum to 1"),
 }
 
 
@@ -239,7 +248,7 @@ def test_a_run_without_excerpts_of_its_documents_is_read(run):
 
 
 def test_nothing_is_unpickled(run):
-    np.savez(run / "topics.npz", mean=np.array([object()]))
+    np.savez(run / "topics.npz", topics=np.array([object()]))
     with pytest.raises(runs.RunError, match="damaged"):
         lda.load(run)
 

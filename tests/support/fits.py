@@ -29,9 +29,9 @@ def topic_fit(mean: np.ndarray, vocabulary: Any, **changes: Any) -> lda.Fit:
     """Return a fit of LDA with these topics [K, V]; the rest has plain defaults."""
     num_topics, words = mean.shape
     values: dict[str, Any] = {
-        **{"mean": mean, "sd": 0.1 * mean, "vocabulary": vocabulary, "samples": 25},
+        **{"topics": mean, "topics_sd": 0.1 * mean, "vocabulary": vocabulary, "num_samples": 25},
         **{"prevalence": np.full(num_topics, 1 / num_topics), "names": ()},
-        "mean_range": np.zeros((2, num_topics, 0), np.float32),
+        "topics_range": np.zeros((2, num_topics, 0), np.float32),
         "prevalence_range": np.full((2, num_topics), 1 / num_topics),
         **{"prevalence_sd": np.full(num_topics, 0.02), "coherence": np.zeros(num_topics)},
         **{"alpha": np.full(num_topics, 0.1), "alpha_sd": np.zeros(num_topics)},

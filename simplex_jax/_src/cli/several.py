@@ -142,7 +142,7 @@ def _comparison(size: int, fits: Sequence[Any], measure: str, similarity: Callab
     rough = [diagnostics.rough(fitted.diagnostics, fitted.shared).mean() for fitted in fits]
     stability = np.nan
     if len(fits) > 1:
-        aligned = matching.align([fitted.mean for fitted in fits], similarity)
+        aligned = matching.align([fitted.topics for fitted in fits], similarity)
         stability = float(aligned.stability.mean())
     coherence = [np.nanmean(fitted.coherence) for fitted in fits]
     entry = compare.Entry(size, np.array(heldout), np.array(coherence))

@@ -40,7 +40,7 @@ def write_shares(
     fitted: Any, other: Other, out: Path, seed: int, every: bool, progress: Progress
 ) -> list[Path]:
     """Write the topic shares of other documents; see `Transform`."""
-    most, number = fitted.settings.share_error, len(fitted.mean)
+    most, number = fitted.settings.share_error, len(fitted.topics)
     topics, alpha = fitted.complete
     inferred = shards(topics, alpha, other.data, seed=seed, share_error=most, reported=number)
 

@@ -90,7 +90,7 @@ def compare(
             if topics.interrupted is not None:
                 name = topics.interrupted.name
                 raise KeyboardInterrupt(f"{name} ended the fit of {k} topics early")
-            scores = coherence(topics.mean, counts, measure=measure, top=top)
+            scores = coherence(topics.topics, counts, measure=measure, top=top)
             coherences[seed] = _mean(scores)
             heldout_values[seed] = heldout(fitted) if callable(heldout) else _last(topics, heldout)
         entries.append(Entry(int(k), heldout_values, coherences))
@@ -111,7 +111,7 @@ def estimate(values: np.ndarray) -> Estimate:
 
 def _topics(fitted: Fitted | Topics) -> Topics:
     """Return the topics of a fit or an estimator."""
-    record = fitted.as_fit() if isinstance(fitted, Fitted) else fitted
+    record = fitted.to_record() if isinstance(fitted, Fitted) else fitted
     if not isinstance(record, Topics):
         raise ValueError(
             "fit must return what `lda.fit`, `sam.fit` or `hdp.fit` returns, a fitted topic "

@@ -28,7 +28,7 @@ def to_pyldavis(
     them.
 
     Args:
-        topics: Word probabilities, [K, V], such as `Fit.mean`.
+        topics: Word probabilities, [K, V], such as `Fit.topics`.
         proportions: Topic proportions of the documents, [D, K], such as `Fit.proportions`.
         counts: Word counts of the documents, integers [D, V].
         vocabulary: The V words.
@@ -84,7 +84,7 @@ def to_gensim(topics: ArrayLike, alpha: ArrayLike, vocabulary: Sequence[str]) ->
     Bayes with `alpha`.
 
     Args:
-        topics: Word probabilities, [K, V], such as `Fit.mean`.
+        topics: Word probabilities, [K, V], such as `Fit.topics`.
         alpha: Concentration of topic proportions, per topic, a scalar or [K], such as `Fit.alpha`.
         vocabulary: The V words.
 

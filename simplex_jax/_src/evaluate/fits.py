@@ -21,16 +21,16 @@ class Mixture(NamedTuple):
 class Topics(NamedTuple):
     """Topics from a fit, an estimator or another program."""
 
-    mean: np.ndarray  # posterior mean of the topics, [K, V]
+    topics: np.ndarray  # posterior mean of the topics, [K, V]
     metrics: Sequence[Mapping[str, Any]] = ()  # one record per evaluation, with its "step"
     # Stored samples: "topics" [S, chains, K, V], "step" [S] and others; or empty
-    kept: Mapping[str, np.ndarray] = {}
+    samples: Mapping[str, np.ndarray] = {}
     # Topic of each chain matched to each topic, int [chains, K]
     order: np.ndarray | Sequence[Sequence[int]] = ()
     vocabulary: Sequence[str] | None = None  # the V words, if known
     interrupted: signal.Signals | None = None  # the signal that ended the run early
     # Samples of a model whose topics are born and die, and so have no fixed numbers: the partitions
-    # of the tokens, instead of `kept`
+    # of the tokens, instead of `samples`
     mixture: Mixture | None = None
 
 
@@ -41,5 +41,5 @@ class Fitted(abc.ABC):
     """A fit or a fitted estimator that can be compared and exported."""
 
     @abc.abstractmethod
-    def as_fit(self) -> Record:
+    def to_record(self) -> Record:
         """Return its record for `simplex_jax.evaluate`."""

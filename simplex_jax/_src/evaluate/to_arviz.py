@@ -108,13 +108,13 @@ def to_arviz(fitted: Fitted | Record, vocabulary: Sequence[str] | None = None) -
         >>> import numpy as np
         >>> from simplex_jax import evaluate
         >>> fitted = evaluate.Topics(  # lda.fit(counts, 2, chains=2, keep_samples=5)
-        ...     mean=np.full((2, 3), 1 / 3), order=[[0, 1], [1, 0]],
-        ...     kept={"topics": np.full((5, 2, 2, 3), 1 / 3), "step": np.arange(5)})
+        ...     topics=np.full((2, 3), 1 / 3), order=[[0, 1], [1, 0]],
+        ...     samples={"topics": np.full((5, 2, 2, 3), 1 / 3), "step": np.arange(5)})
         >>> tree = evaluate.to_arviz(fitted, ["sun", "moon", "cat"])
         >>> tree["posterior"]["topics"].sel(word=["sun", "moon"]).shape
         (2, 5, 2, 2)
     """
-    record = fitted.as_fit() if isinstance(fitted, Fitted) else fitted
+    record = fitted.to_record() if isinstance(fitted, Fitted) else fitted
     if isinstance(record, Mixture):
         return _of_mixture(record)
     if record.mixture is not None:
@@ -147,10 +147,10 @@ def _of_mixture(fitted: Mixture) -> Any:
 
 
 def _of_topics(fitted: Topics, vocabulary: Sequence[str] | None) -> Any:
-    if not fitted.kept:
+    if not fitted.samples:
         raise ValueError(_NONE)
     posterior = {
-        name: np.swapaxes(array, 0, 1) for name, array in fitted.kept.items() if name != "step"
+        name: np.swapaxes(array, 0, 1) for name, array in fitted.samples.items() if name != "step"
     }
     if len(fitted.order) != (chains := len(posterior["topics"])):
         raise ValueError(
@@ -166,7 +166,7 @@ def _of_topics(fitted: Topics, vocabulary: Sequence[str] | None) -> Any:
             posterior[name] = np.stack(
                 [chain[:, order] for chain, order in zip(array, fitted.order, strict=True)]
             )
-    steps = fitted.kept["step"]
+    steps = fitted.samples["step"]
     stats = {"step": np.tile(steps, (chains, 1))}
     records = {record["step"]: record for record in fitted.metrics}
     for measure in ("perplexity", "log_perplexity"):

@@ -234,10 +234,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    def as_fit(self) -> Topics:
+    def to_record(self) -> Topics:
         """Return topics and samples of `fit` in the form that `simplex_jax.evaluate` uses."""
         check_is_fitted(self)
-        names = {"metrics": "metrics_", "kept": "samples_", "order": "order_"}
+        names = {"metrics": "metrics_", "samples": "samples_", "order": "order_"}
         names["vocabulary"] = "feature_names_in_"
         fitted = {name: vars(self)[own] for name, own in names.items() if own in vars(self)}
         return Topics(self.components_, **fitted)

@@ -35,6 +35,7 @@ def config_of(
     """
     return {
         "command": model.name,
+        "format": saved.FORMAT,
         "source": source,
         "settings": as_json(settings),
         "corpus": dict(corpus),
@@ -52,7 +53,7 @@ def save(model: Model[O, F], fitted: F, place: Path, *, overwrite: bool = False)
     with directories.claim(place, config, names_of(model), overwrite=overwrite) as claimed:
         lines = "".join(output.json_line(record) for record in fitted.metrics)
         output.write_text(claimed / METRICS, lines)
-        gathering.write_samples(claimed / directories.SAMPLES, fitted.kept)
+        gathering.write_samples(claimed / directories.SAMPLES, fitted.samples)
         write(model, fitted, claimed)
     return place
 
@@ -66,7 +67,7 @@ def write(model: Model[O, F], fitted: F, place: Path) -> None:
         output.write_npz(place / file, floats)
     model.files.write(fitted, place)
     summary = {
-        "samples": fitted.samples,
+        "num_samples": fitted.num_samples,
         "interrupted": fitted.interrupted is not None,
         "done": fitted.done,
         "diagnostics": fitted.diagnostics,
@@ -97,7 +98,7 @@ def load(model: Model[O, F], place: Path) -> F:
         arrays = _arrays(model, run)
         restored = model.files.restore(run._replace(arrays=arrays))
         common: dict[str, Any] = {
-            "samples": int(summary["samples"]),
+            "num_samples": int(summary["num_samples"]),
             "diagnostics": {n: _with_nan(entry) for n, entry in summary["diagnostics"].items()},
             "warnings": [str(sentence) for sentence in summary["warnings"]],
             "done": {str(name): int(number) for name, number in summary["done"].items()},
@@ -170,6 +171,6 @@ def example(entry: Mapping[str, Any]) -> dict[str, Any]:
 def report(model: Model[O, F], fitted: F, path: Path, most: int | None = None) -> Path:
     """Write the report of a fit, see `Fit.report`, with `most` words or values of each topic."""
     path = path / REPORT if path.is_dir() else path
-    settings = as_json(fitted.settings) | {"posterior_samples": fitted.samples}
+    settings = as_json(fitted.settings) | {"posterior_samples": fitted.num_samples}
     output.write_text(path, page.render(model.files.report, fitted, settings, most))
     return path

@@ -102,7 +102,8 @@ class Fit(Results, Fitted):
         """Return a summary: what was fitted, and its topics or clusters in a line each."""
         chains = f" in {counted(self.settings.chains, 'chain')}" if self.settings.chains > 1 else ""
         doubts = f", {counted(len(self.warnings), 'warning')}" if self.warnings else ""
-        first = f"{self.MODEL.name}: {counted(self.samples, 'posterior sample')}{chains}{doubts}"
+        draws = counted(self.num_samples, "posterior sample")
+        first = f"{self.MODEL.name}: {draws}{chains}{doubts}"
         return "\n".join([first, *self.lines()])
 
     def lines(self) -> list[str]:
@@ -112,8 +113,8 @@ class Fit(Results, Fitted):
     def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fit to a directory, with its report, as the command does, and return the path.
 
-        Samples of topics in memory (`kept`, of `lda` and `sam`) go to `samples/`. Samples already
-        in a `samples_dir` stay there, and partitions of `hdp` and `dpm` are not written.
+        Samples of topics in memory (of `lda` and `sam`) go to `samples/`. Samples already in a
+        `samples_dir` stay there, and partitions of `hdp` and `dpm` are not written.
 
         Args:
             directory: The directory; created if it does not exist.

@@ -38,7 +38,7 @@ class Results:
     """Attributes of all fits; each model adds its results.
 
     Attributes:
-        samples: Number of posterior samples in the summary, over all chains.
+        num_samples: Number of posterior samples in the summary, over all chains.
         diagnostics: R-hat and effective sample size over chains and samples, by name.
         metrics: One record per evaluation.
         settings: The options, all settled.
@@ -50,7 +50,7 @@ class Results:
             passes.
         again: The call or the command that gives this fit again, to the bit on the same device;
             arguments that are not plain values are only named in it. Empty if unknown.
-        kept: Arrays of the samples kept in memory, by name, with samples along the first axis;
+        samples: Posterior draws kept in memory: arrays by name, with draws along the first axis;
             empty if there are none, and for models that keep partitions.
         state: Last state of the kernel, with a first axis of chains if there are several; None for
             a loaded fit.
@@ -58,7 +58,7 @@ class Results:
 
     MODEL: ClassVar["Model"]
 
-    samples: int
+    num_samples: int
     diagnostics: dict[str, dict[str, float]]
     metrics: list[dict[str, float]]
     settings: RunOptions
@@ -68,7 +68,7 @@ class Results:
     interrupted: signal.Signals | None = None
     done: dict[str, int] = dataclasses.field(default_factory=dict)
     again: str = ""
-    kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    samples: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     state: Any = None
 
 

@@ -14,6 +14,8 @@ import numpy as np
 from simplex_jax._src.corpus.packed import DAMAGED, unpacked_limit
 
 VOCABULARY = "vocabulary.txt"
+FORMAT = 2
+"""Version of the files of a run, increased when their contents change."""
 """The file of the words of a run, one per line."""
 
 _DIFFERENT = "the files belong to different runs"
@@ -52,6 +54,12 @@ def load_config(directory: str | Path, command: str) -> dict[str, Any]:
     sound = all(isinstance(config.get(part), dict) for part in ("settings", "corpus", "versions"))
     if writer != command or not sound:
         raise RunError(f"{place / 'config.json'}: this is not a configuration of {program}")
+    if config.get("format") != FORMAT:
+        version = config["versions"].get("simplex_jax", "(unknown)")
+        raise RunError(
+            f"{place}: the files of this run have another format: read them with simplex_jax "
+            f"{version}, the version that wrote them, or fit again"
+        )
     return config
 
 

@@ -63,7 +63,7 @@ def test_the_summary(whole):
     np.testing.assert_allclose(
         result.overall, (COUNTS.sum(0) + 0.5) / (COUNTS.sum() + 3), rtol=1e-5
     )
-    assert whole.samples == 8
+    assert whole.num_samples == 8
     assert sum(whole.num_clusters_posterior.values()) == pytest.approx(1)
     assert min(whole.num_clusters_posterior) == 3
     assert whole.alpha_sd > 0
@@ -117,7 +117,7 @@ def test_a_signal_ends_a_run_with_a_summary(tmp_path, monkeypatch, capfd):
     look_after_every_step(monkeypatch)
     cut = fit(checkpoint=tmp_path, hooks=[Cut(5, signal.SIGINT)])
     assert cut.interrupted is signal.SIGINT
-    assert cut.samples == 3
+    assert cut.num_samples == 3
     assert 36 < cut.clusters.sizes.sum() <= 42  # but for clusters that come and go
     assert cut.warnings[-1] == "The run was interrupted before its end."
     with pytest.raises(CheckpointError, match="seed is 2 in the checkpoint and 8"):
@@ -163,7 +163,7 @@ def test_as_many_partitions_are_kept_as_asked_for():
 @pytest.mark.slow
 def test_chains():
     fitted = fit(chains=2, steps=40, keep_samples=3)
-    assert fitted.samples == 6
+    assert fitted.num_samples == 6
     assert fitted.partitions["labels"].shape == (3, 2, 42)
     assert fitted.traces["alpha"].shape[1] == 2
     last = fitted.metrics[-1]

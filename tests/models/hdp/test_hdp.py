@@ -36,7 +36,7 @@ OPTIONS |= {"beta": 0.5, "capacity": 32, "chains": 1}
 def test_double_precision(engine):
     with jax.enable_x64(True):
         fitted = hdp.fit(COUNTS, **OPTIONS | {"passes": 4, "eval_every": 2}, engine=engine)
-    assert np.isfinite(fitted.mean).all()
+    assert np.isfinite(fitted.topics).all()
     assert fitted.metrics[-1]["passes"] == 4
 
 
@@ -47,14 +47,14 @@ def fitted():
 
 @pytest.mark.slow
 def test_a_fit_finds_topics_and_their_number(fitted, tmp_path):
-    leading = [tuple(sorted(row.argsort()[-4:].tolist())) for row in fitted.mean]
+    leading = [tuple(sorted(row.argsort()[-4:].tolist())) for row in fitted.topics]
     groups = [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)]
     assert set(leading) == set(groups)
     assert 0.8 < fitted.prevalence.sum() <= 1  # topics that few samples have are not reported
-    assert 3 <= min(fitted.number) <= max(fitted.number) < 12
+    assert 3 <= min(fitted.num_topics_posterior) <= max(fitted.num_topics_posterior) < 12
     most = fitted.proportions[[0, 14, 24]].argmax(axis=1)
     assert [leading[topic] for topic in most] == groups
-    assert fitted.empty == 1
+    assert fitted.num_empty_documents == 1
     assert fitted.partitions["labels"].shape[:2] == (10, 1)
     assert "alpha" in to_arviz.to_arviz(fitted)["posterior"]
     shares = fitted.transform(from_counts([[5, 0], [0, 7]], ["l", "a"]))
@@ -121,10 +121,10 @@ def test_topics_that_are_not_reported_are_the_rest():
 def partial():
     """A fit that reports one topic of three: two thirds of the tokens are of the rest."""
     fitted = hdp.fit(from_counts(COUNTS, WORDS), **OPTIONS | {"passes": 40})
-    left = fitted.alpha[1:], fitted.mean[1:]
+    left = fitted.alpha[1:], fitted.topics[1:]
     return dataclasses.replace(
         fitted,
-        mean=fitted.mean[:1],
+        topics=fitted.topics[:1],
         alpha=fitted.alpha[:1],
         rest=np.concatenate([left[1], fitted.rest]),
         rest_alpha=np.append(left[0], fitted.rest_alpha),
@@ -152,7 +152,7 @@ def test_files_have_a_column_of_the_rest(partial, tmp_path):
         np.testing.assert_allclose(arrays["other"], fitted.other)
     shares = [(fitted.proportions, None)]
     path = tmp_path / "x.csv"
-    number = len(fitted.mean)
+    number = len(fitted.topics)
     directory.write_proportions(path, fitted.names, number, shares, rest=True)
     header, *rows = path.read_text().splitlines()
     assert header.endswith(f"topic_{number - 1},other")
@@ -185,8 +185,8 @@ def test_the_number_of_topics_does_not_depend_on_the_start(tmp_path):
     fitted = hdp.fit(counts)
     assert fitted.settings.starts() == [2, 100]
     assert min(fitted.numbers[0]) <= 7
-    assert len(fitted.mean) in (5, 6)
-    assert matching.match(topics, fitted.mean[:5], matching.affinity).similarity.min() > 0.7
+    assert len(fitted.topics) in (5, 6)
+    assert matching.match(topics, fitted.topics[:5], matching.affinity).similarity.min() > 0.7
     assert "from a start with 2, " in fitted.report(tmp_path / "x.html").read_text()
     assert any("disagree on the number of topics: " in warning for warning in fitted.warnings)
 
@@ -239,7 +239,7 @@ def test_a_run_that_is_made_longer_is_told_by_its_new_second_half(tmp_path):
     longer = hdp.fit(corpus, **options | {"passes": 60}, checkpoint=tmp_path, resume=True)
     straight = hdp.fit(corpus, **options | {"passes": 60})
     assert longer.partitions["step"].min() >= 30
-    assert_same(longer, straight, "mean", "partitions", "traces", "diagnostics")
+    assert_same(longer, straight, "topics", "partitions", "traces", "diagnostics")
 
 
 @pytest.mark.slow
@@ -269,7 +269,7 @@ def test_the_commands(tmp_path, monkeypatch):
     shares = tmp_path / "x.npz"
     assert invoke("transform", texts, "--model", out, "--out", shares).exit_code == 0
     with np.load(shares) as arrays:
-        assert arrays["proportions"].shape == (40, len(hdp.load(out).mean))
+        assert arrays["proportions"].shape == (40, len(hdp.load(out).topics))
     measures = json.loads(invoke("evaluate", texts, "--model", out, "--quiet").output)
     assert 1 < measures["perplexity"] < 4
     (out / "report.html").unlink()

@@ -71,7 +71,7 @@ def held(intervals, seed, repeats=200, documents=20, tokens=10, level=0.9):
     for repeat in range(repeats):
         counts, group, topics = simulated(rng, documents, tokens)
         fitted = fit(counts, repeat)
-        first = matching.match(topics, fitted.mean).order[0]
+        first = matching.match(topics, fitted.topics).order[0]
         for one in intervals:
             lower, upper = one(fitted, counts, group, level)
             number[one] += bool(lower[first] <= EFFECT <= upper[first])

@@ -101,7 +101,7 @@ def test_data_cannot_leave_their_element(tmp_path):
 def test_probabilities_and_intervals_are_right_to_half_a_per_cent():
     fitted = fit()
     held = explorer.contents(fitted)
-    overall = fitted.prevalence @ fitted.mean
+    overall = fitted.prevalence @ fitted.topics
     column = {word: i for i, word in enumerate(fitted.vocabulary)}
     seen = [column[word] for word in held["words"]]
     np.testing.assert_allclose(
@@ -110,7 +110,7 @@ def test_probabilities_and_intervals_are_right_to_half_a_per_cent():
     for k, topic in enumerate(held["topics"]):
         words = [seen[i] for i in topic["words"]]
         result = np.exp(np.array([topic["p"], *topic["interval"]]) / held["unit"])
-        mean, sd = fitted.mean[k, words], fitted.sd[k, words]
+        mean, sd = fitted.topics[k, words], fitted.topics_sd[k, words]
         for row, expected in zip(result, (mean, *beta_interval(mean, sd)), strict=True):
             np.testing.assert_allclose(row, np.maximum(expected, 1e-15), rtol=3e-3)
 
@@ -118,11 +118,11 @@ def test_probabilities_and_intervals_are_right_to_half_a_per_cent():
 def test_words_of_every_stop_are_there():
     fitted = fit(5, 300)
     held = explorer.contents(fitted)
-    overall = fitted.prevalence @ fitted.mean
+    overall = fitted.prevalence @ fitted.topics
     for k, topic in enumerate(held["topics"]):
         words = {held["words"][i] for i in topic["words"]}
         for stop in np.linspace(0, 1, explorer.STOPS + 1):
-            relevance = np.log(fitted.mean[k]) - (1 - stop) * np.log(overall)
+            relevance = np.log(fitted.topics[k]) - (1 - stop) * np.log(overall)
             leading = np.argsort(-relevance)[: explorer.WORDS]
             assert {fitted.vocabulary[word] for word in leading} <= words
 
@@ -144,7 +144,7 @@ def test_documents_and_relatives_of_a_topic():
 def test_one_topic_no_documents_no_intervals(tmp_path):
     unknown = np.full((1, 40), np.nan)
     nothing = {"proportions": np.zeros((0, 1), np.float32), "names": (), "examples": []}
-    held = explorer.contents(fit(1, sd=unknown, **nothing))
+    held = explorer.contents(fit(1, topics_sd=unknown, **nothing))
     (topic,) = held["topics"]
     assert topic["interval"] is None
     assert topic["documents"] == topic["related"] == held["documents"] == []
@@ -218,8 +218,8 @@ def test_in_chromium(tmp_path, width, dark):
         tmp_path / "report.html", *steps.values(), width=width, dark=dark
     )
     seen = dict(zip(steps, values, strict=True))
-    overall = fitted.prevalence @ fitted.mean
-    top = fitted.mean[order[0]]
+    overall = fitted.prevalence @ fitted.topics
+    top = fitted.topics[order[0]]
     for side, score in (("right", top), ("left", top / overall)):
         expected = [fitted.vocabulary[i] for i in np.argsort(-score)[: explorer.WORDS]]
         assert json.loads(seen[side]) == expected

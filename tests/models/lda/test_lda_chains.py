@@ -41,13 +41,13 @@ def test_a_common_concentration_is_that_of_all_chains():
 
 
 def test_topics_of_chains_are_put_together(fitted):
-    chex.assert_shape([fitted.mean, fitted.sd], (3, 6))
+    chex.assert_shape([fitted.topics, fitted.topics_sd], (3, 6))
     assert fitted.state.position.shape == (3, 3, 6)
-    assert fitted.samples == 3 * 36
+    assert fitted.num_samples == 3 * 36
     assert sorted(fitted.order[1]) == [0, 1, 2]
     # Each chain has found the three themes, in an order of its own.
     assert fitted.order.tolist() != [[0, 1, 2]] * 3
-    assert sorted(fitted.mean.argmax(axis=1) // 2) == [0, 1, 2]
+    assert sorted(fitted.topics.argmax(axis=1) // 2) == [0, 1, 2]
     assert (fitted.stability > 0.99).all()
     np.testing.assert_allclose(fitted.prevalence, 1 / 3, atol=0.05)
     last = fitted.metrics[-1]
@@ -64,7 +64,7 @@ def test_chains_that_are_not_matched_would_be_noticed(fitted, monkeypatch):
         lambda topics: matching.Alignment(order, np.ones(3), np.ones((3, 3), bool)),
     )
     mixed = topics.fit(COUNTS, 3, chains=3, **OPTIONS)
-    assert mixed.sd.max() > 3 * fitted.sd.max()
+    assert mixed.topics_sd.max() > 3 * fitted.topics_sd.max()
 
 
 def test_a_single_chain_is_the_kernel_of_the_model_itself():
@@ -122,7 +122,7 @@ def test_a_topic_that_only_one_chain_has_is_not_blurred(fitted, monkeypatch):
         matching, "align", lambda topics: matching.Alignment(order, np.zeros(3), alone)
     )
     apart = topics.fit(COUNTS, 3, chains=3, **OPTIONS)
-    np.testing.assert_allclose(apart.mean, fitted.mean, atol=0.02)
+    np.testing.assert_allclose(apart.topics, fitted.topics, atol=0.02)
     assert any(
         "3 of 3 topics are not in all chains, and have no interval: 0, 1, 2." in line
         for line in apart.warnings

@@ -37,7 +37,7 @@ def fit(devices, **more):
 
 def numbers(fitted):
     last = fitted.metrics[-1]
-    return [fitted.mean.tolist(), fitted.sd.tolist(), last["perplexity"],
+    return [fitted.topics.tolist(), fitted.topics_sd.tolist(), last["perplexity"],
             last["perplexity_average"], fitted.proportions.tolist()]
 
 found["fits"] = [numbers(fit(1)), numbers(fit(2))]

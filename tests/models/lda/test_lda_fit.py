@@ -24,16 +24,16 @@ SAME = {"batch_size": 9, "eval_every": 6}
 
 def test_a_fit_tells_two_themes_apart():
     fitted = topics.fit(from_counts(COUNTS), 2, passes=90, seed=3, heldout=HELDOUT, **SAME)
-    chex.assert_shape([fitted.mean, fitted.sd], (2, 4))
-    assert fitted.mean.dtype == fitted.sd.dtype == np.float32
-    np.testing.assert_allclose(fitted.mean.sum(axis=1), 1, rtol=1e-5)
+    chex.assert_shape([fitted.topics, fitted.topics_sd], (2, 4))
+    assert fitted.topics.dtype == fitted.topics_sd.dtype == np.float32
+    np.testing.assert_allclose(fitted.topics.sum(axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose(fitted.proportions.sum(axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose(fitted.proportions[4::5], 0.5, rtol=1e-5)
     assert fitted.proportions.shape == (20, 2)
     assert fitted.prevalence.sum() == pytest.approx(1)
-    assert np.sort(fitted.mean[:, :2].sum(axis=1)).round(1).tolist() == [0.0, 1.0]
-    assert (fitted.sd > 0).all()
-    assert fitted.samples >= 20
+    assert np.sort(fitted.topics[:, :2].sum(axis=1)).round(1).tolist() == [0.0, 1.0]
+    assert (fitted.topics_sd > 0).all()
+    assert fitted.num_samples >= 20
     assert np.isnan(fitted.stability).all()
     assert fitted.order.tolist() == [[0, 1]]
     assert fitted.interrupted is None
@@ -48,7 +48,7 @@ def test_a_fit_tells_two_themes_apart():
 def test_the_same_seed_gives_the_same_numbers():
     first, second, other = (topics.fit(COUNTS, 2, steps=12, seed=i, **SAME) for i in (1, 1, 2))
     chex.assert_trees_all_equal(first.state, second.state)
-    chex.assert_trees_all_equal(first.mean, second.mean)
+    chex.assert_trees_all_equal(first.topics, second.topics)
     assert not np.array_equal(first.state.position, other.state.position)
 
 
@@ -68,7 +68,7 @@ def test_a_run_lets_go_of_its_first_state(tmp_path):
 
 def test_time_ends_a_run():
     fitted = topics.fit(COUNTS, 2, seconds=0.05, **SAME)
-    assert fitted.samples >= 1
+    assert fitted.num_samples >= 1
     assert fitted.metrics[-1]["seconds"] >= 0.05
 
 
@@ -121,9 +121,9 @@ def test_prevalence_by_batches_is_the_share_of_tokens_not_of_documents():
 
 def test_a_hook_may_end_a_run_in_its_first_half():
     fitted = topics.fit(COUNTS, 2, steps=100, hooks=[lambda event: True], **SAME)
-    assert (fitted.samples, fitted.state.step) == (1, 6)
-    assert np.isnan(fitted.sd).all()
-    np.testing.assert_allclose(fitted.mean.sum(axis=1), 1, rtol=1e-5)
+    assert (fitted.num_samples, fitted.state.step) == (1, 6)
+    assert np.isnan(fitted.topics_sd).all()
+    np.testing.assert_allclose(fitted.topics.sum(axis=1), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("counts", "expected"), [("memoised", (40, 2)), ("subsampled", (54, 2.7))])
@@ -147,7 +147,7 @@ def test_proportions_of_other_documents_on_request():
 def test_an_unstable_sampler_is_told(tmp_path):
     options = {"sampler": "smld", "counts": "control-variate", "sweeps": 2, "step_size": 10.0}
     fitted = topics.fit(COUNTS, 2, steps=12, **options, **SAME)
-    assert np.isfinite(fitted.mean).all()
+    assert np.isfinite(fitted.topics).all()
     assert fitted.stiffness > 2
     assert any("of SMLD was unstable" in sentence for sentence in fitted.warnings)
     assert "of SMLD was unstable" in fitted.report(tmp_path / "report.html").read_text()
@@ -166,7 +166,7 @@ def test_concentrations_may_differ():
 
 def test_proportions_are_those_of_transform():
     fitted = topics.fit(COUNTS, 2, steps=12, seed=4, **SAME)
-    again = topics.transform(fitted.mean, fitted.alpha, COUNTS, seed=4)
+    again = topics.transform(fitted.topics, fitted.alpha, COUNTS, seed=4)
     np.testing.assert_array_equal(fitted.proportions, again)
 
 
@@ -194,4 +194,4 @@ def test_deviations_of_probabilities_near_one():
     shapes = table.sum(axis=0) + 0.05
     mean = shapes / shapes.sum()
     exact = np.sqrt(mean * (1 - mean) / (shapes.sum() + 1))
-    np.testing.assert_allclose(fitted.sd[0], exact, rtol=1e-5)
+    np.testing.assert_allclose(fitted.topics_sd[0], exact, rtol=1e-5)

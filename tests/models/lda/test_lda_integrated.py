@@ -230,5 +230,5 @@ def test_a_fit_finds_topics_and_goes_on_as_if_it_had_not_stopped(tmp_path):
         jax.tree.leaves(fitted.state), jax.tree.leaves(resumed.state), strict=True
     ):
         np.testing.assert_array_equal(one, other)
-    close = np.abs(fitted.mean[:, None] - topics).sum(axis=2).min(axis=1)
+    close = np.abs(fitted.topics[:, None] - topics).sum(axis=2).min(axis=1)
     assert close.max() < 0.3

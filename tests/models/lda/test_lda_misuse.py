@@ -41,7 +41,7 @@ def fit_any(**options):
 
 def test_beta_of_a_single_topic_is_learned():
     fitted = lda.fit(COUNTS, 1, beta="learn", target_ess=20, time_limit=20.0)
-    assert fitted.samples > 10
+    assert fitted.num_samples > 10
     assert fitted.beta_sd[0] > 0
 
 

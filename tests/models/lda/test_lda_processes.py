@@ -179,7 +179,7 @@ def test_a_signal_to_one_process_ends_all_in_good_order(number, stored, tmp_path
     ends = killed(begun, out, number, 1)
     assert [status for status, _ in ends] == [128 + number] * 2
     assert "continue with: simplex-jax lda --resume" in ends[0][1]
-    assert lda.load(out).mean.shape == (5, 60)
+    assert lda.load(out).topics.shape == (5, 60)
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def test_a_run_that_forgot_its_samples_would_be_noticed(tmp_path, monkeypatch):
     fit("memoised", checkpoint=tmp_path, hooks=[Cut(20)])
     resumed = fit("memoised", checkpoint=tmp_path, resume=True)
     with pytest.raises(AssertionError):
-        chex.assert_trees_all_equal(resumed.mean, fit("memoised").mean)
+        chex.assert_trees_all_equal(resumed.topics, fit("memoised").topics)
 
 
 @pytest.mark.slow
@@ -85,19 +85,19 @@ def test_a_signal_ends_a_run_with_a_summary_and_a_checkpoint(number, tmp_path, c
     options = {"checkpoint": tmp_path / "run", "samples_dir": samples}
     cut = fit("memoised", hooks=[Cut(18, number)], **options)
     assert cut.interrupted is number
-    assert cut.samples == 7  # the steps 12 to 18
+    assert cut.num_samples == 7  # the steps 12 to 18
     assert cut.metrics[-1]["step"] == 18
-    np.testing.assert_allclose(cut.mean.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(cut.topics.sum(axis=1), 1, rtol=1e-5)
     resumed = fit("memoised", resume=True, **options)
     assert resumed.interrupted is None
     whole = fit("memoised")
-    assert resumed.kept == {}
-    assert_same(resumed, whole, "kept")
+    assert resumed.samples == {}
+    assert_same(resumed, whole, "samples")
     files = sorted(samples.iterdir())
     assert [file.name for file in files] == [f"sample-{i:05d}.npz" for i in range(3)]
     for i, file in enumerate(files):
         with np.load(file, allow_pickle=False) as result:
-            for name, values in whole.kept.items():
+            for name, values in whole.samples.items():
                 np.testing.assert_array_equal(result[name], values[i])
     again = fit("memoised", resume=True, **options)  # of a run that is over
     assert_same(again, resumed)

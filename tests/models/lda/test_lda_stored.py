@@ -40,13 +40,13 @@ def test_the_same_batches_give_the_same_samples(stored, monkeypatch):
     )
     held = lda.fit(COUNTS, 2, counts="subsampled", **OPTIONS)
     chex.assert_trees_all_equal(streamed.state.position, held.state.position)
-    np.testing.assert_array_equal(streamed.mean, held.mean)
-    np.testing.assert_array_equal(streamed.sd, held.sd)
+    np.testing.assert_array_equal(streamed.topics, held.topics)
+    np.testing.assert_array_equal(streamed.topics_sd, held.topics_sd)
     assert len({tuple(ids) for ids in seen}) > 1
     assert streamed.proportions.shape == (0, 2)
     np.testing.assert_array_equal(
         streamed.transform(stored, seed=3),
-        lda.transform(streamed.mean, streamed.alpha, COUNTS, seed=3),
+        lda.transform(streamed.topics, streamed.alpha, COUNTS, seed=3),
     )
 
 
@@ -72,7 +72,7 @@ def test_documents_held_out_are_not_learned_from(tmp_path):
     )
     plan = pipeline.Plan(stored, second, None, 20, settings, "")
     fitted = pipeline.train(lda.MODEL, plan, options.Arguments())
-    assert fitted.prevalence @ fitted.mean[:, 3:5].sum(axis=1) > 0.98
+    assert fitted.prevalence @ fitted.topics[:, 3:5].sum(axis=1) > 0.98
     assert fitted.metrics[-1]["passes"] == 15
 
 
@@ -90,7 +90,7 @@ def test_tokens_of_a_corpus_on_disk_are_remembered_as_those_of_one_in_memory(sto
     options = {"passes": 20, "seed": 3, "counts": "memoised"}
     on_disk = lda.fit(stored, 2, **options)
     in_memory = lda.fit(data.in_memory(stored), 2, **options)
-    np.testing.assert_array_equal(on_disk.mean, in_memory.mean)
+    np.testing.assert_array_equal(on_disk.topics, in_memory.topics)
     with pytest.raises(ValueError, match="not 'control-variate'"):
         lda.fit(stored, 2, counts="control-variate")
 

@@ -50,7 +50,7 @@ def on_disk(stored, **changes):
 
 
 def is_same(fitted, other):
-    pairs = (fitted.state.position, other.state.position), (fitted.mean, other.mean)
+    pairs = (fitted.state.position, other.state.position), (fitted.topics, other.topics)
     return all(np.array_equal(*pair) for pair in pairs)
 
 

@@ -144,7 +144,7 @@ def test_intervals_surround_the_means(tmp_path):
     bars = re.findall(r"left:([\d.]+)%;width:([\d.]+)%", html)
     assert len(bars) == 2 + 12
     assert all(0 <= float(left) <= float(left) + float(width) <= 100.2 for left, width in bars)
-    unknown = {"sd": np.full_like(MEAN, np.nan), "prevalence_sd": np.full(2, np.nan)}
+    unknown = {"topics_sd": np.full_like(MEAN, np.nan), "prevalence_sd": np.full(2, np.nan)}
     assert "<b style" not in write(tmp_path / "report.html", **unknown)
 
 

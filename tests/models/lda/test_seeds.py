@@ -254,7 +254,7 @@ def test_seeds_decide_which_topic_is_which(how):
             TEXT, 2, passes=30, seed=seed, seed_words=["a: w2", "w0"], seed_weight=20, **how
         )
         # The other way round they would be some 0.1 and 0.9.
-        assert fitted.mean[0, 2:].sum() > 0.6 > 0.4 > fitted.mean[1, 2:].sum()
+        assert fitted.topics[0, 2:].sum() > 0.6 > 0.4 > fitted.topics[1, 2:].sum()
 
 
 @pytest.mark.slow
@@ -265,7 +265,7 @@ import numpy as np, scipy.sparse as sp
 from simplex_jax import lda
 counts = sp.csr_array(np.random.default_rng(0).poisson(1.0, (20, 7)).astype(np.int32))
 given = {"seed_words": ["w0", "w3 w5"], "batch_size": 4, "steps": 12, "engine": "xla"}
-one, two = (lda.fit(counts, 2, devices=n, **given).mean for n in (1, 2))
+one, two = (lda.fit(counts, 2, devices=n, **given).topics for n in (1, 2))
 np.testing.assert_array_equal(one, two)
 """
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "2", "JAX_PLATFORMS": "cpu"}
@@ -285,7 +285,7 @@ def test_resumed_saved_and_loaded(tmp_path):
     whole.save(tmp_path / "run")
     loaded = lda.load(tmp_path / "run")
     assert loaded.settings == whole.settings
-    assert_same(loaded, whole, "state", "kept")
+    assert_same(loaded, whole, "state", "samples")
     html = (tmp_path / "run" / "report.html").read_text()
     assert "<bdi>economy</bdi>" in html
 
@@ -340,8 +340,8 @@ def test_seeded_topics_of_real_texts_hold_their_words():
         ]
 
     seeded = lda.fit(corpus, 20, passes=40, seed_words=lines)
-    assert all(held(seeded.mean))
-    assert sum(held(lda.fit(corpus, 20, passes=40).mean)) < 6
+    assert all(held(seeded.topics))
+    assert sum(held(lda.fit(corpus, 20, passes=40).topics)) < 6
 
 
 @pytest.mark.slow

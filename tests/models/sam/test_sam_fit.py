@@ -49,10 +49,10 @@ def whole():
 
 
 def test_the_summary(whole):
-    np.testing.assert_allclose(np.linalg.norm(whole.mean, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(whole.topics, axis=1), 1, rtol=1e-5)
     assert ((whole.length > 0) & (whole.length <= 1)).all()
-    assert (whole.sd > 0).all()
-    assert whole.samples == 5
+    assert (whole.topics_sd > 0).all()
+    assert whole.num_samples == 5
     np.testing.assert_allclose(whole.proportions.sum(axis=1), 1, rtol=1e-5)
     assert whole.proportions.shape == (42, 3)
     assert whole.prevalence.sum() == pytest.approx(1, abs=1e-5)
@@ -64,7 +64,7 @@ def test_the_summary(whole):
     assert {"kinetic", "thermostat", "local_acceptance", "fit"} <= set(last)
     assert np.isfinite(last["log_perplexity_average"])
     assert 1 <= last["heldout_ess"] <= 256
-    assert whole.kept["topics"].shape == (2, 1, 3, 6)
+    assert whole.samples["topics"].shape == (2, 1, 3, 6)
     assert whole.settings.steps == STEPS
 
 
@@ -73,10 +73,10 @@ def test_an_exact_sampler_finds_the_groups():
     fitted = fit(sampler="gmc-bgibbs", batch_size=None, steps=150, **FIXED)
     best = fitted.proportions.argmax(axis=1)
     assert len({tuple(sorted(set(best[group == GROUPS]))) for group in range(3)}) == 3
-    own = [set(np.argsort(-topic)[:2]) for topic in fitted.mean]
+    own = [set(np.argsort(-topic)[:2]) for topic in fitted.topics]
     assert sorted(map(sorted, own)) == [[0, 1], [2, 3], [4, 5]]
     assert 0 < fitted.metrics[-1]["acceptance"] <= 1
-    again = sam.transform(fitted.mean, DATA, alpha=0.5, kappa1=60.0, seed=7)
+    again = sam.transform(fitted.topics, DATA, alpha=0.5, kappa1=60.0, seed=7)
     np.testing.assert_array_equal(again, fitted.proportions)
 
 
@@ -124,7 +124,7 @@ def test_one_topic_is_the_direction_of_the_documents():
     changed = FIXED | {"kappa1": 1e4, "batch_size": None, "start": "variational"}
     fitted = sam.fit(DATA, 1, **OPTIONS | changed)
     total = DATA.values.sum(axis=0)
-    assert fitted.mean[0] @ total > (1 - 1e-3) * np.linalg.norm(total)
+    assert fitted.topics[0] @ total > (1 - 1e-3) * np.linalg.norm(total)
     np.testing.assert_array_equal(fitted.proportions, np.ones((42, 1)))
     assert {record["local_acceptance"] for record in fitted.metrics} == {1.0}
     assert not [text for text in fitted.warnings if "moves of documents' shares" in text]
@@ -161,15 +161,15 @@ def test_a_run_that_forgot_its_samples_would_be_noticed(whole, tmp_path, monkeyp
     fit(checkpoint=tmp_path, hooks=[Cut(20)])
     resumed = fit(checkpoint=tmp_path, resume=True)
     with pytest.raises(AssertionError):
-        chex.assert_trees_all_equal(resumed.mean, whole.mean)
+        chex.assert_trees_all_equal(resumed.topics, whole.topics)
 
 
 def test_a_signal_ends_a_run_with_a_summary(tmp_path, monkeypatch, capfd):
     look_after_every_step(monkeypatch)
     cut = fit(checkpoint=tmp_path / "run", hooks=[Cut(5, signal.SIGINT)])
     assert cut.interrupted is signal.SIGINT
-    assert cut.samples == 1
-    assert np.isnan(cut.sd).all()
+    assert cut.num_samples == 1
+    assert np.isnan(cut.topics_sd).all()
     np.testing.assert_allclose(cut.length, 1, rtol=1e-5)
     with pytest.raises(CheckpointError, match="seed is 7 in the checkpoint and 8"):
         fit(checkpoint=tmp_path / "run", resume=True, seed=8)
@@ -185,7 +185,7 @@ def test_chains_are_matched():
     fitted = fit(chains=2, steps=12)
     assert fitted.order.shape == (2, 3)
     assert (np.abs(fitted.stability) <= 1).all()
-    assert fitted.samples == 2 * 3
+    assert fitted.num_samples == 2 * 3
     assert {"log_perplexity_chain_0", "log_perplexity_chain_1"} <= set(fitted.metrics[-1])
     one, two = (np.eye(3, 6) + 0.01, -np.eye(3, 6)[[2, 0, 1]])
     order, stability, _ = matching.align([one, -two], matching.cosine)
@@ -288,7 +288,12 @@ def test_intervals_of_loadings_cover_the_samples(whole):
     mean, sd = samples.mean(axis=0), samples.std(axis=0)
     length = np.linalg.norm(mean, axis=1)
     assert (length < 0.8).all()
-    changes = {"mean": mean / length[:, None], "sd": sd, "length": length, "diagnostics": {}}
+    changes = {
+        "topics": mean / length[:, None],
+        "topics_sd": sd,
+        "length": length,
+        "diagnostics": {},
+    }
     fitted = dataclasses.replace(whole, **changes)
     assert min(coverage(fitted, samples)) > 0.93
     assert max(coverage(dataclasses.replace(fitted, length=np.ones(3)), samples)) < 0.9
@@ -307,9 +312,9 @@ def test_only_words_whose_interval_has_both_signs_are_faint(whole, tmp_path):
 
     few = {f"prevalence {k}": {"rhat": 1.0, "ess": 12.0} for k in range(3)}
     wide, narrow = np.full((3, 6), 9.0), np.full((3, 6), 1e-9)
-    assert faint(diagnostics=few, sd=wide) == {False}
-    assert faint(diagnostics={}, sd=wide) == {True}
-    assert faint(diagnostics={}, sd=narrow) == {False}
+    assert faint(diagnostics=few, topics_sd=wide) == {False}
+    assert faint(diagnostics={}, topics_sd=wide) == {True}
+    assert faint(diagnostics={}, topics_sd=narrow) == {False}
 
 
 LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 8
@@ -391,14 +396,14 @@ def test_a_fit_is_saved_loaded_and_used(counted, tmp_path):
     assert loaded.transform(table).shape == (25, 3)
     unknown = loaded.transform(corpus.from_counts([[1]], ["zebra"]))
     np.testing.assert_allclose(unknown, [[1 / 3] * 3], rtol=1e-6)
-    wrong = dataclasses.replace(counted, mean=0.5 * counted.mean).save(tmp_path / "wrong")
+    wrong = dataclasses.replace(counted, topics=0.5 * counted.topics).save(tmp_path / "wrong")
     with pytest.raises(RunError, match=r"topics.npz: the topics of mean are not of length 1"):
         sam.load(wrong)
 
 
 def test_a_fit_of_unit_vectors_knows_no_weights(whole, tmp_path):
     loaded = sam.load(whole.save(tmp_path / "run"))
-    assert_same(loaded, whole, "state", "diagnostics", "kept")
+    assert_same(loaded, whole, "state", "diagnostics", "samples")
     assert (loaded.weighting, loaded.idf.tolist()) == (None, [1.0] * 6)
     np.testing.assert_array_equal(loaded.transform(DATA, seed=7), whole.proportions)
     with pytest.raises(ValueError, match="the model is of unit vectors"):

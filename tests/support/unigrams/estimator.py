@@ -28,8 +28,8 @@ class Unigrams(common.TopicEstimator):
 
     def _fit(self, data: Any) -> np.ndarray:
         fitted = self._sampled(unigrams.fit, data)
-        self.components_, self.shares_ = fitted.mean, fitted.shares
-        self.samples_, self.order_ = fitted.kept, fitted.order
+        self.components_, self.shares_ = fitted.topics, fitted.shares
+        self.samples_, self.order_ = fitted.samples, fitted.order
         common.end(fitted.interrupted)
         return fitted.proportions
 

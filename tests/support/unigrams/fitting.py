@@ -27,8 +27,8 @@ from simplex_jax._src.runtime.windows import window_of
 class Fit(pipeline.Fit):
     """Topics [K, V], shares [K], and the probabilities of the labels of documents [D, K]."""
 
-    mean: np.ndarray
-    sd: np.ndarray
+    topics: np.ndarray
+    topics_sd: np.ndarray
     shares: np.ndarray
     shares_sd: np.ndarray
     stability: np.ndarray
@@ -37,11 +37,11 @@ class Fit(pipeline.Fit):
     names: tuple[str, ...]
     proportions: np.ndarray
     order: np.ndarray
-    kept: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    samples: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
-    def as_fit(self) -> Topics:
+    def to_record(self) -> Topics:
         return Topics(
-            self.mean, self.metrics, self.kept, self.order, self.vocabulary, self.interrupted
+            self.topics, self.metrics, self.samples, self.order, self.vocabulary, self.interrupted
         )
 
 
@@ -101,20 +101,20 @@ def summarise(plan: Plan, run: Run, trained: Trained) -> Fit:
     mean, sd = gathered.moments["topics"].pooled(order)
     shares, shares_sd = gathered.moments["shares"].pooled(order)
     return Fit(
-        samples=gathered.samples * plan.settings.chains,
+        num_samples=gathered.samples * plan.settings.chains,
         diagnostics=alignment.diagnose(gathered.traces(), order, shared),
         metrics=run.measures["records"].records,
         settings=plan.settings,
         interrupted=trained.interrupted,
         state=trained.state,
-        **{"mean": mean, "sd": sd, "shares": shares, "shares_sd": shares_sd},
+        **{"topics": mean, "topics_sd": sd, "shares": shares, "shares_sd": shares_sd},
         stability=stability,
         shared=shared,
         vocabulary=data.vocabulary,
         names=data.names,
         proportions=_labels(mean, shares, data),
         order=order,
-        kept=run.measures["kept"].samples(),
+        samples=run.measures["kept"].samples(),
     )
 
 
@@ -128,12 +128,12 @@ def _labels(mean: np.ndarray, shares: np.ndarray, data: Corpus) -> np.ndarray:
 def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
     del seed  # exact
     return _labels(
-        fitted.mean, fitted.shares, to_vocabulary(as_data(data), fitted.vocabulary).corpus
+        fitted.topics, fitted.shares, to_vocabulary(as_data(data), fitted.vocabulary).corpus
     )
 
 
 def warn(fitted: Fit) -> list[str]:
-    return chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
+    return chain_warnings(fitted.num_samples, fitted.diagnostics, fitted.shared)
 
 
 def describe(plan: Plan) -> dict[str, Any]:

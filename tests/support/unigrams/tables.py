@@ -16,7 +16,7 @@ SHARES = "doc_topics.npz"
 def write(fitted: Fit, place: Path) -> None:
     directory.write_vocabulary(place, fitted.vocabulary)
     directory.write_proportions(
-        place / SHARES, fitted.names, len(fitted.mean), [(fitted.proportions, None)]
+        place / SHARES, fitted.names, len(fitted.topics), [(fitted.proportions, None)]
     )
 
 
@@ -37,13 +37,13 @@ def restore(run: Saved) -> dict[str, Any]:
 
 def context(fitted: Fit, most: int) -> dict[str, Any]:
     return {
-        "title": f"{len(fitted.mean)} kinds of documents",
+        "title": f"{len(fitted.topics)} kinds of documents",
         "lead": f"A mixture of unigrams, seed {fitted.settings.seed}.",
         "sections": [("topics", "Topics")],
         "tiles": [("documents", display.count(fitted.corpus["documents"]))],
         "topics": [
             (share, [fitted.vocabulary[word] for word in words])
-            for share, words in zip(fitted.shares, top_words(fitted.mean, most), strict=True)
+            for share, words in zip(fitted.shares, top_words(fitted.topics, most), strict=True)
         ],
         "charts": page.curves(fitted.metrics, "log_density", "log density of held-out documents"),
     }
@@ -53,8 +53,8 @@ FILES = Files(
     names=(SHARES, "vocabulary.txt"),
     arrays={
         "topics.npz": {
-            "mean": Array("KV", most=1.001),
-            "sd": Array("KV", unknown=True),
+            "topics": Array("KV", most=1.001),
+            "topics_sd": Array("KV", unknown=True),
             "shares": Array("K", most=1.001),
             "shares_sd": Array("K", unknown=True),
             "stability": Array("K", unknown=True),

@@ -201,7 +201,7 @@ class DirichletProcessMixture(
             for name, array in described.items():
                 setattr(self, name, array)
 
-    def as_fit(self) -> fits.Mixture:
+    def to_record(self) -> fits.Mixture:
         """Return traces and samples of `fit` for `simplex_jax.evaluate`."""
         check_is_fitted(self)
         return fits.Mixture(*(vars(self).get(name, {}) for name in ("traces_", "samples_")))

@@ -83,7 +83,7 @@ class Fit(pipeline.Fit):
     traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
-    def as_fit(self) -> Mixture:
+    def to_record(self) -> Mixture:
         """Return traces and partitions for `simplex_jax.evaluate`."""
         return Mixture(self.traces, self.partitions)
 
@@ -233,7 +233,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     mean, sd = (float(x) for x in gathered.moments["alpha"].pooled())
     lower, upper = np.quantile(traces["alpha"], [0.025, 0.975])
     return Fit(
-        samples=len(labels),
+        num_samples=len(labels),
         diagnostics=diagnostics.summary(moving),
         metrics=run.measures["records"].records,
         settings=settings,

@@ -166,7 +166,7 @@ def summary(fitted: Fit) -> dict[str, Any]:
 
 def sizes(run: Saved) -> dict[str, int]:
     """Return the numbers of clusters, samples, components, values and rows."""
-    axes = {"C": "clusters", "S": "samples", "K": "components"}
+    axes = {"C": "clusters", "S": "num_samples", "K": "components"}
     counts: Any = {axis: run.summary.get(name) for axis, name in axes.items()}
     if not all(isinstance(count, int) and count > 0 for count in counts.values()):
         raise RunError(

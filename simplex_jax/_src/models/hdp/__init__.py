@@ -56,7 +56,7 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
         >>> counts = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
         >>> fitted = hdp.fit(counts, passes=100, seed=1)
         >>> shares = fitted.transform(counts)
-        >>> bool(shares[0].argmax() != shares[2].argmax()), min(fitted.number) >= 2
+        >>> bool(shares[0].argmax() != shares[2].argmax()), min(fitted.num_topics_posterior) >= 2
         (True, True)
     """
     return pipeline.fit(MODEL, corpus, arguments)

@@ -24,5 +24,5 @@ def warn(fitted: Fit) -> list[str]:
             "allow for both as far as this run can tell; a longer run brings the chains together."
         )
     absent = "{their} words are of the samples that have {them}; in shares the others count as 0"
-    sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared, absent)
+    sentences += chain_warnings(fitted.num_samples, fitted.diagnostics, fitted.shared, absent)
     return sentences + share_warnings(fitted)

@@ -35,7 +35,8 @@ class HierarchicalDirichletProcess(CountEstimator):
         alpha_: Concentrations of topic proportions, [K].
         rest_: Topics that are not reported, [R, V]; proportions of documents leave their share.
         rest_alpha_: Concentrations of the proportions in them, [R].
-        number_: Posterior probability of each number of topics with tokens, by number; after `fit`.
+        num_topics_posterior_: Posterior probability of each number of topics with tokens, by
+            number; after `fit`.
         diagnostics_: R-hat and effective sample sizes by name; after `fit`.
         traces_: "alpha", "gamma" and "topics" over the last half, [T, chains]; after `fit`.
         samples_: Posterior draws, "labels" [S, chains, T] and more; after `fit`.
@@ -68,10 +69,10 @@ class HierarchicalDirichletProcess(CountEstimator):
 
     def _fit(self, data: sp.csr_array) -> np.ndarray:
         fitted = self._sampled(hdp.fit, data)
-        self.components_, self.components_sd_ = fitted.mean, fitted.sd
+        self.components_, self.components_sd_ = fitted.topics, fitted.topics_sd
         self.prevalence_, self.alpha_ = fitted.prevalence, fitted.alpha
         self.rest_, self.rest_alpha_ = fitted.rest, fitted.rest_alpha
-        self.number_ = fitted.number
+        self.num_topics_posterior_ = fitted.num_topics_posterior
         self.traces_, self.samples_ = fitted.traces, fitted.partitions
         common.end(fitted.interrupted)
         return fitted.proportions
@@ -80,9 +81,9 @@ class HierarchicalDirichletProcess(CountEstimator):
         topics = np.concatenate([self.components_, self.rest_])
         return topics, np.append(self.alpha_, self.rest_alpha_)
 
-    def as_fit(self) -> Topics:
+    def to_record(self) -> Topics:
         """Return the topics and the samples of labels for `simplex_jax.evaluate`."""
-        topics = super().as_fit()
+        topics = super().to_record()
         if "traces_" not in vars(self):
             return topics
-        return topics._replace(kept={}, mixture=Mixture(self.traces_, self.samples_, DIMS))
+        return topics._replace(samples={}, mixture=Mixture(self.traces_, self.samples_, DIMS))

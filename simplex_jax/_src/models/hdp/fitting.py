@@ -40,9 +40,9 @@ class Fit(pipeline.Fit):
     too.
 
     Attributes:
-        mean: Posterior mean of the topics, float32 [K, V].
-        sd: Posterior standard deviation, float32 [K, V].
-        mean_range: Empty, [2, K, 0]: topics are matched over samples, not chains.
+        topics: Posterior mean of the topics, float32 [K, V].
+        topics_sd: Posterior standard deviation, float32 [K, V].
+        topics_range: Empty, [2, K, 0]: topics are matched over samples, not chains.
         prevalence: Posterior mean share of the training tokens in each topic, float64 [K]; they sum
             to less than 1, because other topics come and go.
         prevalence_sd: Its standard deviation.
@@ -53,7 +53,7 @@ class Fit(pipeline.Fit):
         rest: Topics that are not reported, float32 [R, V]: those of that sample, and one of all
             words alike for topics that have no tokens yet.
         rest_alpha: Concentrations of the shares of a document in them, float64 [R].
-        number: Posterior probability of each number of topics with tokens, by number.
+        num_topics_posterior: Posterior probability of each number of topics with tokens, by number.
         numbers: The same in each chain; see `Options.starts`.
         concentrations: "mean", "sd", and the ends of the 95% interval, "lower" and "upper", of
             "alpha" and "gamma".
@@ -68,7 +68,7 @@ class Fit(pipeline.Fit):
             document, float32 [D].
         coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
         examples: Representative documents of each topic.
-        empty: Number of documents without a word of the vocabulary.
+        num_empty_documents: Number of documents without a word of the vocabulary.
         traces: Traces of the last half of the run: "alpha", "gamma" and "topics" (their number),
             [S, chains] each, and, with held-out documents, "log_predictive" of its evaluations,
             [E, chains]; empty for a loaded fit.
@@ -78,9 +78,9 @@ class Fit(pipeline.Fit):
     """
 
     settings: Options
-    mean: np.ndarray
-    sd: np.ndarray
-    mean_range: np.ndarray
+    topics: np.ndarray
+    topics_sd: np.ndarray
+    topics_range: np.ndarray
     prevalence: np.ndarray
     prevalence_sd: np.ndarray
     prevalence_range: np.ndarray
@@ -88,7 +88,7 @@ class Fit(pipeline.Fit):
     alpha_sd: np.ndarray
     rest: np.ndarray
     rest_alpha: np.ndarray
-    number: dict[int, float]
+    num_topics_posterior: dict[int, float]
     numbers: list[dict[int, float]]
     concentrations: dict[str, dict[str, float]]
     present: np.ndarray
@@ -100,7 +100,7 @@ class Fit(pipeline.Fit):
     proportions_error: np.ndarray
     coherence: np.ndarray
     examples: list[list[dict[str, Any]]]
-    empty: int = 0
+    num_empty_documents: int = 0
     traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
@@ -112,12 +112,12 @@ class Fit(pipeline.Fit):
     @property
     def complete(self) -> tuple[np.ndarray, np.ndarray]:
         """All topics and their concentrations, [K + R, V] and [K + R]: K reported ones first."""
-        return np.concatenate([self.mean, self.rest]), np.append(self.alpha, self.rest_alpha)
+        return np.concatenate([self.topics, self.rest]), np.append(self.alpha, self.rest_alpha)
 
-    def as_fit(self) -> Topics:
+    def to_record(self) -> Topics:
         """Return the topics and the samples of labels for `simplex_jax.evaluate`."""
         return Topics(
-            self.mean,
+            self.topics,
             self.metrics,
             vocabulary=self.vocabulary,
             interrupted=self.interrupted,
@@ -126,7 +126,7 @@ class Fit(pipeline.Fit):
 
     def lines(self) -> list[str]:
         """Return a line for each topic, the most prevalent first."""
-        return listing.listed(self.prevalence, listing.leading(self.mean, self.vocabulary))
+        return listing.listed(self.prevalence, listing.leading(self.topics, self.vocabulary))
 
 
 def as_data(corpus: Any) -> Corpus:
@@ -225,15 +225,15 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     moving = {name: trace.T for name, trace in traces.items() if np.unique(trace).size > 1}
     own = {f"prevalence {k}": summarised.prevalence[:, :, k].T for k in range(topics)}
     return Fit(
-        samples=samples * chains,
+        num_samples=samples * chains,
         diagnostics=diagnostics.summary(moving | own),
         metrics=run.measures["records"].records,
         settings=settings,
         interrupted=trained.interrupted,
         state=trained.state,
-        mean=summarised.mean,
-        sd=summarised.sd,
-        mean_range=np.zeros((2, topics, 0), np.float32),
+        topics=summarised.mean,
+        topics_sd=summarised.sd,
+        topics_range=np.zeros((2, topics, 0), np.float32),
         prevalence=summarised.prevalence.mean(axis=axes),
         prevalence_sd=_deviation(summarised.prevalence),
         prevalence_range=_range(summarised.prevalence.mean(axis=0)),
@@ -241,7 +241,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         alpha_sd=_deviation(summarised.concentrations),
         rest=summarised.rest,
         rest_alpha=rest,
-        number=number_posterior(traces["topics"].astype(int).ravel()),
+        num_topics_posterior=number_posterior(traces["topics"].astype(int).ravel()),
         numbers=[number_posterior(chain) for chain in traces["topics"].astype(int).T],
         concentrations={
             name: _summary(traces[name], given=getattr(settings, name) is not None)
@@ -263,7 +263,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
             summarised.mean,
             documents.excerpts,
         ),
-        empty=int((np.diff(documents.counts.indptr) == 0).sum()),
+        num_empty_documents=int((np.diff(documents.counts.indptr) == 0).sum()),
         traces=traces,
         partitions=partitions,
     )

@@ -42,7 +42,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "perplexity")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
-    return overview(fitted, rows, positions(fitted.mean), "perplexity") | {
+    return overview(fitted, rows, positions(fitted.topics), "perplexity") | {
         "lead": f"Hierarchical Dirichlet process, sampled without truncation{chains}, "
         f"seed {settings.seed}.",
         "sections": _SECTIONS,
@@ -50,7 +50,10 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
             ("documents", display.count(corpus["documents"])),
             ("tokens", display.count(corpus["tokens"])),
             ("vocabulary", display.count(corpus["vocabulary"])),
-            ("topics in a sample", f"{min(fitted.number)}–{max(fitted.number)}"),
+            (
+                "topics in a sample",
+                f"{min(fitted.num_topics_posterior)}–{max(fitted.num_topics_posterior)}",
+            ),
             ("held-out perplexity", display.count(perplexity)),
             ("time of training", display.duration(last.get("seconds"))),
             ("tokens a second", display.count(last.get("tokens_per_second"))),
@@ -59,8 +62,12 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         "reported": float(fitted.prevalence.sum()),
         "by_chain": numbers_by_chain(fitted) if settings.chains > 1 else None,
         "number": [
-            {"number": number, "share": share, "bar": 100 * share / max(fitted.number.values())}
-            for number, share in sorted(fitted.number.items())
+            {
+                "number": number,
+                "share": share,
+                "bar": 100 * share / max(fitted.num_topics_posterior.values()),
+            }
+            for number, share in sorted(fitted.num_topics_posterior.items())
         ],
         "trace": page.curves(fitted.metrics, "topics", "topics with tokens")[:1],
         "concentrations": [

@@ -15,9 +15,9 @@ _PROBABILITY = 1 + 1e-5
 def summary(fitted: Fit) -> dict[str, Any]:
     """Return the fields of `summary.json` for the process."""
     return tables.summary(fitted) | {
-        "topics": len(fitted.mean),
+        "num_topics": len(fitted.topics),
         "rest": len(fitted.rest),
-        "number": fitted.number,
+        "num_topics_posterior": fitted.num_topics_posterior,
         "numbers": fitted.numbers,
         "concentrations": fitted.concentrations,
     }
@@ -26,7 +26,7 @@ def summary(fitted: Fit) -> dict[str, Any]:
 def sizes(run: Saved) -> dict[str, int]:
     """Return the numbers of topics, reported and not, of words, and of ends of a range."""
     sizes = {"V": len(saved.load_vocabulary(run.directory)), "E": 2, "R": 0}
-    for axis, name in (("K", "topics"), ("O", "rest")):
+    for axis, name in (("K", "num_topics"), ("O", "rest")):
         number = run.summary.get(name)
         if not isinstance(number, int) or number < 1:
             raise RunError(f"{run.directory / 'summary.json'}: the number of topics is missing")
@@ -38,7 +38,7 @@ def restore(run: Saved) -> dict[str, Any]:
     """Return the attributes of a fit from its files."""
     concentrations = run.summary["concentrations"]
     return tables.restore(run) | {
-        "number": _posterior(run.summary["number"]),
+        "num_topics_posterior": _posterior(run.summary["num_topics_posterior"]),
         "numbers": [_posterior(chain) for chain in run.summary["numbers"]],
         "concentrations": {
             name: {end: _number(concentrations[name][end]) for end in report.ENDS}
@@ -59,9 +59,9 @@ FILES = Files(
     names=tables.NAMES,
     arrays={
         tables.TOPICS: {
-            "mean": Array("KV", most=_PROBABILITY),
-            "sd": Array("KV"),
-            "mean_range": Array("EKR"),
+            "topics": Array("KV", most=_PROBABILITY),
+            "topics_sd": Array("KV"),
+            "topics_range": Array("EKR"),
             "prevalence": Array("K", most=_PROBABILITY),
             "prevalence_sd": Array("K", unknown=True),
             "prevalence_range": Array("EK", most=_PROBABILITY),

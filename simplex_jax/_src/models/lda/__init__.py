@@ -62,7 +62,7 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
         >>> from simplex_jax import lda
         >>> counts = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
         >>> fitted = lda.fit(counts, 2, passes=40, seed=1)
-        >>> fitted.mean.shape, fitted.proportions.argmax(axis=1).tolist() in (
+        >>> fitted.topics.shape, fitted.proportions.argmax(axis=1).tolist() in (
         ...     [0, 0, 1, 1], [1, 1, 0, 0])
         ((2, 4), True)
     """

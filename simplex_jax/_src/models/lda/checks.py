@@ -98,11 +98,11 @@ def warn(fitted: Fit) -> list[str]:
     settings = fitted.settings
     method = settings.sampler, settings.total, settings.counts
     exact = method == ("scir", "refreshed", "memoised")
-    sentences = topic_warnings(fitted.metrics, fitted.mean, fitted.prevalence, exact=exact)
+    sentences = topic_warnings(fitted.metrics, fitted.topics, fitted.prevalence, exact=exact)
     if settings.target_ess is not None and fitted.interrupted is None:
         late = bool(fitted.metrics) and is_over(settings, fitted.metrics[-1])
         sentences += _shortfall(fitted.metrics, settings.target_ess, settings.num_topics, late=late)
-    sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
+    sentences += chain_warnings(fitted.num_samples, fitted.diagnostics, fitted.shared)
     if settings.local == "blocked" and settings.counts != "memoised":
         least = float(np.min(fitted.alpha))
         assert settings.sweeps is not None  # settled

@@ -86,13 +86,13 @@ class LDA(CountEstimator):
 
     def _fit(self, counts: sp.csr_array) -> np.ndarray:
         fitted = self._sampled(lda.fit, from_counts(counts, self._words()))
-        self.components_, self.components_sd_ = fitted.mean, fitted.sd
+        self.components_, self.components_sd_ = fitted.topics, fitted.topics_sd
         self.prevalence_ = fitted.prevalence
         self.alpha_, self.beta_ = fitted.alpha, fitted.beta
-        self.samples_, self.order_ = fitted.kept, fitted.order
+        self.samples_, self.order_ = fitted.samples, fitted.order
         self.n_updates_ = 0
         self._stream: list[Any] = []
-        self._began: dict[str, Any] = {"n_components": len(fitted.mean)}
+        self._began: dict[str, Any] = {"n_components": len(fitted.topics)}
         common.end(fitted.interrupted)
         return fitted.proportions
 

@@ -30,11 +30,11 @@ _RELATED = 5
 
 def contents(fitted: Fit) -> dict[str, Any]:
     """Return the data of the explorer, ready for JSON; `explorer.js` documents the entries."""
-    mean, shares = fitted.mean, fitted.prevalence
+    mean, shares = fitted.topics, fitted.prevalence
     overall = np.maximum(shares @ mean, _LEAST)
     leading = [_leading(topic, overall) for topic in mean]
     words = np.unique(np.concatenate(leading))
-    kinds = kinds_of(fitted, fitted.mean_range)
+    kinds = kinds_of(fitted, fitted.topics_range)
     names = seeds.names(fitted.settings.seed_words, len(mean), fitted.vocabulary)
     related = _related(mean)
     shown = _shown(fitted.proportions)
@@ -75,11 +75,11 @@ def contents(fitted: Fit) -> dict[str, Any]:
 
 def _interval(fitted: Fit, kind: int, topic: int, words: np.ndarray) -> list[list[int]] | None:
     """Return the ends of the words of a topic; None if there are none."""
-    sd = fitted.sd[topic, words]
+    sd = fitted.topics_sd[topic, words]
     if kind == OVER_CHAINS:
-        ends = fitted.mean_range[:, topic, words]
+        ends = fitted.topics_range[:, topic, words]
     elif kind == INTERVAL and np.isfinite(sd).all():
-        ends = np.stack(beta_interval(np.clip(fitted.mean[topic, words], 0, 1), sd))
+        ends = np.stack(beta_interval(np.clip(fitted.topics[topic, words], 0, 1), sd))
     else:
         return None
     return [_logs(end) for end in ends]

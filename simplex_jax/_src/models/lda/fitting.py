@@ -43,9 +43,9 @@ class Fit(pipeline.Fit):
     `pipeline.Fit` documents the attributes that all fits have.
 
     Attributes:
-        mean: Posterior mean of the topics, float32 [K, V].
-        sd: Posterior standard deviation, float32 [K, V]; NaN for a single sample.
-        mean_range: Smallest and largest mean over the matched chains, float32 [2, K, V]; of one
+        topics: Posterior mean of the topics, float32 [K, V].
+        topics_sd: Posterior standard deviation, float32 [K, V]; NaN for a single sample.
+        topics_range: Smallest and largest mean over the matched chains, float32 [2, K, V]; of one
             chain none, [2, K, 0].
         prevalence: Posterior mean share of the training tokens in each topic, float64 [K].
         prevalence_sd: Its standard deviation. With estimated counts it includes the noise of
@@ -70,18 +70,18 @@ class Fit(pipeline.Fit):
         order: Topic of each chain matched to each topic, int [chains, K].
         shared: Whether the matched topic is the same topic, bool [chains, K], see
             `matching.align`: means and deviations of a topic use only the chains that have it.
-        kept: Samples kept in memory: arrays "topics" [S, chains, K, V], "alpha" [S, chains, K],
+        samples: Samples kept in memory: arrays "topics" [S, chains, K, V], "alpha" [S, chains, K],
             "beta" [S, chains, V] and "step" [S], with topics numbered as in each chain; empty if
             there are none.
         stiffness: Stiffness of SMLD at the end, unstable above 2; 0 for other samplers.
-        empty: Number of documents without a word of the vocabulary.
+        num_empty_documents: Number of documents without a word of the vocabulary.
         effects: Records of `lda.effects` for the report; they are not saved with the fit.
     """
 
     settings: Options
-    mean: np.ndarray
-    sd: np.ndarray
-    mean_range: np.ndarray
+    topics: np.ndarray
+    topics_sd: np.ndarray
+    topics_range: np.ndarray
     prevalence: np.ndarray
     prevalence_sd: np.ndarray
     prevalence_range: np.ndarray
@@ -99,23 +99,23 @@ class Fit(pipeline.Fit):
     order: np.ndarray
     shared: np.ndarray
     stiffness: float = 0.0
-    empty: int = 0
+    num_empty_documents: int = 0
     effects: Sequence[dict[str, Any]] = ()
 
     @property
     def complete(self) -> tuple[np.ndarray, np.ndarray]:
         """The topics and the concentrations of their shares, [K, V] and [K]."""
-        return self.mean, self.alpha
+        return self.topics, self.alpha
 
-    def as_fit(self) -> Topics:
+    def to_record(self) -> Topics:
         """Return the topics and the kept samples in the form that `simplex_jax.evaluate` uses."""
         return Topics(
-            self.mean, self.metrics, self.kept, self.order, self.vocabulary, self.interrupted
+            self.topics, self.metrics, self.samples, self.order, self.vocabulary, self.interrupted
         )
 
     def lines(self) -> list[str]:
         """Return a line for each topic, the most prevalent first."""
-        return listing.listed(self.prevalence, listing.leading(self.mean, self.vocabulary))
+        return listing.listed(self.prevalence, listing.leading(self.topics, self.vocabulary))
 
 
 def prepare(plan: Plan, folder: Folder | None) -> Run:
@@ -227,15 +227,15 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     shares, errors = proportions.joined(parts if size else (), shape, run.progress)
     metrics = run.measures["records"].records
     return Fit(
-        samples=gathered.samples * settings.chains,
+        num_samples=gathered.samples * settings.chains,
         diagnostics=alignment.diagnose(gathered.traces(), order, shared),
         metrics=metrics,
         settings=settings,
         interrupted=trained.interrupted,
         state=trained.state,
-        mean=mean,
-        sd=sd,
-        mean_range=alignment.range_of_topics(means, order),
+        topics=mean,
+        topics_sd=sd,
+        topics_range=alignment.range_of_topics(means, order),
         prevalence=prevalence,
         prevalence_sd=prevalence_sd,
         prevalence_range=prevalence_range,
@@ -259,7 +259,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         ),
         order=order,
         shared=shared,
-        kept=kept.samples(),
+        samples=kept.samples(),
         stiffness=float(metrics[-1].get("stiffness", 0.0)) if metrics else 0.0,
-        empty=int((np.diff(documents.counts.indptr) == 0).sum()),
+        num_empty_documents=int((np.diff(documents.counts.indptr) == 0).sum()),
     )

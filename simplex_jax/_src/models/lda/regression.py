@@ -213,7 +213,7 @@ def effects(
     pooled = composition.pool(
         np.stack(means), np.stack(errors), estimate.freedom, level=question.level
     )
-    words = top_words(fitted.mean, 3)
+    words = top_words(fitted.topics, 3)
     return Effects(
         terms=design.terms,
         **pooled._asdict(),

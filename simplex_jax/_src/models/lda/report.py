@@ -25,13 +25,13 @@ _SECTIONS = (
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return the context of the report's template, with `top_words` words of each topic."""
-    names = seeds.names(fitted.settings.seed_words, len(fitted.mean), fitted.vocabulary)
+    names = seeds.names(fitted.settings.seed_words, len(fitted.topics), fitted.vocabulary)
     rows = rows_of(fitted, top_words, names)
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "perplexity")
     assert settings.chains is not None  # settled
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
-    return overview(fitted, rows, positions(fitted.mean), "perplexity") | {
+    return overview(fitted, rows, positions(fitted.topics), "perplexity") | {
         "lead": f"Latent Dirichlet allocation, sampled by {settings.sampler}{chains}, "
         f"seed {settings.seed}.",
         "sections": _SECTIONS,

@@ -41,8 +41,8 @@ def kept(fitted: Fit, directory: str | Path | None = None) -> list[Mapping[str, 
         paths = sorted(Path(directory).glob("sample-*.npz"))
         samples: list[Mapping[str, Any]] = [{"path": path} for path in paths]
     else:
-        number = len(fitted.kept.get("topics", ()))
-        samples = [{name: fitted.kept[name][i] for name in _NAMES} for i in range(number)]
+        number = len(fitted.samples.get("topics", ()))
+        samples = [{name: fitted.samples[name][i] for name in _NAMES} for i in range(number)]
     if not samples:
         place = "the fit" if directory is None else str(Path(directory).parent)
         raise ValueError(
@@ -64,7 +64,7 @@ def of_chains(fitted: Fit, sample: Mapping[str, Any]) -> Iterator[Kept]:
     """
     if "path" in sample:
         place, sample = sample["path"], saved.load_npz(sample["path"], _NAMES)
-        shape = (len(fitted.order), *fitted.mean.shape)
+        shape = (len(fitted.order), *fitted.topics.shape)
         if sample["topics"].shape != shape or sample["alpha"].shape != shape[:2]:
             raise RunError(
                 f"{place}: topics {sample['topics'].shape}, not {shape}: the file belongs to a "

@@ -28,9 +28,9 @@ FILES = Files(
     names=tables.NAMES,
     arrays={
         tables.TOPICS: {
-            "mean": Array("KV"),
-            "sd": Array("KV", unknown=True),
-            "mean_range": Array("EKR"),
+            "topics": Array("KV"),
+            "topics_sd": Array("KV", unknown=True),
+            "topics_range": Array("EKR"),
             "prevalence": Array("K"),
             "prevalence_sd": Array("K", unknown=True),
             "prevalence_range": Array("EK"),

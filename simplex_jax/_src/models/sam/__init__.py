@@ -58,7 +58,7 @@ def fit(documents: Any, arguments: Arguments) -> Fit:
         >>> from simplex_jax import sam
         >>> rows = np.repeat([[0.8, 0.6, 0.0, 0.0], [0.0, 0.0, 0.6, 0.8]], 10, axis=0)
         >>> fitted = sam.fit(rows, 2, alpha=0.5, kappa1=200.0, steps=200)
-        >>> fitted.mean.shape, fitted.proportions.shape, bool(fitted.length.max() <= 1)
+        >>> fitted.topics.shape, fitted.proportions.shape, bool(fitted.length.max() <= 1)
         ((2, 4), (20, 2), True)
     """
     return pipeline.fit(MODEL, documents, arguments)

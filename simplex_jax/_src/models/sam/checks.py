@@ -89,9 +89,9 @@ def warn(fitted: Fit) -> list[str]:
     friction, step_size = fitted.settings.friction, fitted.settings.step_size
     assert step_size is not None  # settled
     sentences = energy_warnings(fitted.metrics, friction and friction * step_size)
-    sentences += topic_warnings(fitted.metrics, fitted.mean, fitted.length)
+    sentences += topic_warnings(fitted.metrics, fitted.topics, fitted.length)
     sentences += _move_warnings(fitted)
-    sentences += chain_warnings(fitted.samples, fitted.diagnostics, fitted.shared)
+    sentences += chain_warnings(fitted.num_samples, fitted.diagnostics, fitted.shared)
     if aside := fitted.aside:
         shown = ", ".join(aside[:5]) + (", ..." if len(aside) > 5 else "")
         sentences.append(

@@ -206,7 +206,7 @@ def evaluate(
     other = _other(fitted, input, reading, earlier)
     say(other.coverage)
     documents: Data = check_directions(other.data, str(input))
-    inputs = jnp.asarray(fitted.mean), to_device(documents.vectors.values)
+    inputs = jnp.asarray(fitted.topics), to_device(documents.vectors.values)
     concentrations = fitted.alpha, fitted.kappa1
     key_importance, key_prior = jax.random.split(jax.random.key(seed))
     exact = density.importance(key_importance, *inputs, *concentrations, samples)

@@ -89,10 +89,10 @@ class SphericalAdmixture(common.TopicEstimator):
 
     def _fit(self, data: _Documents) -> np.ndarray:
         fitted = self._sampled(sam.fit, data.vectors)
-        self.components_, self.components_sd_ = fitted.mean, fitted.sd
+        self.components_, self.components_sd_ = fitted.topics, fitted.topics_sd
         self.length_, self.prevalence_ = fitted.length, fitted.prevalence
         self.alpha_, self.sigma_, self.kappa1_ = fitted.alpha, fitted.sigma, fitted.kappa1
-        self.samples_, self.order_ = fitted.kept, fitted.order
+        self.samples_, self.order_ = fitted.samples, fitted.order
         common.end(fitted.interrupted)
         return everyone(data.rows, fitted.proportions)
 

@@ -35,12 +35,12 @@ class Fit(pipeline.Fit):
     them. It has the attributes of `pipeline.Fit`, too.
 
     Attributes:
-        mean: Posterior mean direction of the topics, unit rows, float32 [K, V]; negative entries
+        topics: Posterior mean direction of the topics, unit rows, float32 [K, V]; negative entries
             mark words that a topic says are absent.
-        sd: Posterior standard deviation of the entries of the topics, float32 [K, V], about their
-            posterior mean `length[:, None] * mean`; NaN for a single sample.
-        mean_range: Smallest and largest of these means over the matched chains, float32 [2, K, V];
-            of a single chain none, [2, K, 0].
+        topics_sd: Posterior standard deviation of the entries of the topics, float32 [K, V], about
+            their posterior mean `length[:, None] * topics`; NaN for a single sample.
+        topics_range: Smallest and largest of these means over the matched chains, float32
+            [2, K, V]; of a single chain none, [2, K, 0].
         length: Mean resultant length of each topic, the length of the mean of its samples, float64
             [K]: 1 if they all agree.
         prevalence: Posterior mean of the mean share of each topic, float64 [K], in up to 512
@@ -68,14 +68,14 @@ class Fit(pipeline.Fit):
         order: Topic of each chain that was matched to each topic, int [chains, K].
         shared: Whether that is the same topic, bool [chains, K], see `matching.align`: means and
             standard deviations of a topic pool the chains that have it.
-        kept: Posterior draws kept in memory: arrays "topics" [S, chains, K, V], "alpha", "sigma"
+        samples: Posterior draws kept in memory: arrays "topics" [S, chains, K, V], "alpha", "sigma"
             and "kappa1" [S, chains] and "step" [S]; empty if there are none.
     """
 
     settings: Options
-    mean: np.ndarray
-    sd: np.ndarray
-    mean_range: np.ndarray
+    topics: np.ndarray
+    topics_sd: np.ndarray
+    topics_range: np.ndarray
     length: np.ndarray
     prevalence: np.ndarray
     prevalence_sd: np.ndarray
@@ -98,15 +98,15 @@ class Fit(pipeline.Fit):
     order: np.ndarray
     shared: np.ndarray
 
-    def as_fit(self) -> Topics:
+    def to_record(self) -> Topics:
         """Return the topics and the kept samples for `simplex_jax.evaluate`."""
         return Topics(
-            self.mean, self.metrics, self.kept, self.order, self.vocabulary, self.interrupted
+            self.topics, self.metrics, self.samples, self.order, self.vocabulary, self.interrupted
         )
 
     def lines(self) -> list[str]:
         """Return a line for each topic, the most prevalent first."""
-        return listing.listed(self.prevalence, listing.leading(self.mean, self.vocabulary))
+        return listing.listed(self.prevalence, listing.leading(self.topics, self.vocabulary))
 
 
 def prepare(plan: Plan, folder: Folder | None) -> Run:
@@ -199,15 +199,15 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         seed=settings.seed,
     )
     return Fit(
-        samples=gathered.samples * settings.chains,
+        num_samples=gathered.samples * settings.chains,
         diagnostics=alignment.diagnose(gathered.traces(), order, shared),
         metrics=run.measures["records"].records,
         settings=settings,
         interrupted=trained.interrupted,
         state=trained.state,
-        mean=directions,
-        sd=sd,
-        mean_range=alignment.range_of_topics(means, order),
+        topics=directions,
+        topics_sd=sd,
+        topics_range=alignment.range_of_topics(means, order),
         length=np.minimum(length, 1.0),
         prevalence=np.asarray(prevalence, np.float64),
         prevalence_sd=np.asarray(prevalence_sd, np.float64),
@@ -226,7 +226,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         ),
         order=order,
         shared=shared,
-        kept=run.measures["kept"].samples(),
+        samples=run.measures["kept"].samples(),
     )
 
 
@@ -246,8 +246,8 @@ def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
     """Return the topic proportions of other documents, of any vocabulary; see `Fit.transform`."""
     documents = alike(data, fitted.vocabulary, fitted.idf, fitted.weighting)
     if not documents.rows.size:
-        return documents.everyone(np.zeros((0, len(fitted.mean)), np.float32))
+        return documents.everyone(np.zeros((0, len(fitted.topics)), np.float32))
     shares = proportions.transform(
-        fitted.mean, documents.vectors, alpha=fitted.alpha, kappa1=fitted.kappa1, seed=seed
+        fitted.topics, documents.vectors, alpha=fitted.alpha, kappa1=fitted.kappa1, seed=seed
     )
     return documents.everyone(shares)

@@ -35,7 +35,7 @@ def transform(
     method "hmc" of `models.sam.local`.
 
     Args:
-        topics: Directions [K, V], of any length but 0, e.g. `Fit.mean`.
+        topics: Directions [K, V], of any length but 0, e.g. `Fit.topics`.
         documents: Unit vectors [D, V].
         alpha: Concentration of topic proportions, per topic, e.g. `Fit.alpha`.
         kappa1: Concentration of the documents, e.g. `Fit.kappa1`.

@@ -29,7 +29,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "log_perplexity")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
-    return overview(fitted, rows, positions(fitted.mean, cosine), "log_perplexity") | {
+    return overview(fitted, rows, positions(fitted.topics, cosine), "log_perplexity") | {
         "lead": f"Spherical admixture model, sampled by {settings.sampler}{chains}, "
         f"seed {settings.seed}.",
         "sections": _SECTIONS,
@@ -37,7 +37,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
             ("documents", display.count(corpus["documents"])),
             ("vocabulary", display.count(corpus["vocabulary"])),
             ("held-out log-perplexity", display.count(perplexity)),
-            ("posterior samples", display.count(fitted.samples)),
+            ("posterior samples", display.count(fitted.num_samples)),
             ("time of training", display.duration(last.get("seconds"))),
             ("documents a second", display.count(last.get("documents_per_second"))),
         ],
@@ -70,15 +70,15 @@ def strongest(fitted: Fit, present: int, absent: int) -> list[list[str]]:
     vocabulary = fitted.vocabulary
     return [
         [vocabulary[w] for w in most] + [f"-{vocabulary[w]}" for w in least]
-        for most, least in signed_words(fitted.mean, present, absent)
+        for most, least in signed_words(fitted.topics, present, absent)
     ]
 
 
 def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
     """Return the entries of the topics in the report, in their order."""
-    chosen = signed_words(fitted.mean, top_words, max(1, top_words // 2))
-    mean = fitted.length[:, None] * fitted.mean
-    reach, kinds = ends(fitted, mean, fitted.sd, fitted.mean_range, normal_interval)
+    chosen = signed_words(fitted.topics, top_words, max(1, top_words // 2))
+    mean = fitted.length[:, None] * fitted.topics
+    reach, kinds = ends(fitted, mean, fitted.topics_sd, fitted.topics_range, normal_interval)
     scale = float(np.fmax(np.abs(mean), np.abs(reach).max(axis=0)).max())
     rows = common_rows(fitted)
     for k, row in enumerate(rows):

@@ -36,9 +36,11 @@ def write(fitted: Fit, place: Path) -> None:
 
 def rows_of_words(fitted: Fit) -> Iterable[tuple[object, ...]]:
     """Yield the rows of `topics.csv`."""
-    loadings = fitted.length[:, None] * fitted.mean
-    (lower, upper), kinds = ends(fitted, loadings, fitted.sd, fitted.mean_range, normal_interval)
-    words = report.signed_words(fitted.mean, _TOP_WORDS, _ABSENT_WORDS)
+    loadings = fitted.length[:, None] * fitted.topics
+    (lower, upper), kinds = ends(
+        fitted, loadings, fitted.topics_sd, fitted.topics_range, normal_interval
+    )
+    words = report.signed_words(fitted.topics, _TOP_WORDS, _ABSENT_WORDS)
     for topic, (most, least) in enumerate(words):
         ranked = [*enumerate(most, start=1), *((-rank, w) for rank, w in enumerate(least, start=1))]
         for rank, word in ranked:
@@ -55,9 +57,9 @@ def summary(fitted: Fit) -> dict[str, Any]:
 
 def restore(run: Saved) -> dict[str, Any]:
     """Return the attributes of a fit from its files."""
-    lengths = np.linalg.norm(run.arrays["mean"].astype(np.float64), axis=1)
+    lengths = np.linalg.norm(run.arrays["topics"].astype(np.float64), axis=1)
     if not np.allclose(lengths, 1, atol=1e-3):
-        raise RunError(f"{run.directory / tables.TOPICS}: the topics of mean are not of length 1")
+        raise RunError(f"{run.directory / tables.TOPICS}: the topics are not of length 1")
     order, weighting = np.asarray(run.summary["order"], int), run.summary["idf"]
     return tables.common(run)[0] | {
         **{name: float(run.arrays[name]) for name in _SCALARS},
@@ -71,10 +73,10 @@ FILES = Files(
     names=tables.NAMES,
     arrays={
         tables.TOPICS: {
-            "mean": Array("KV", least=-1.001),
-            "sd": Array("KV", unknown=True),
+            "topics": Array("KV", least=-1.001),
+            "topics_sd": Array("KV", unknown=True),
             "length": Array("K"),
-            "mean_range": Array("EKR", least=-1.001),
+            "topics_range": Array("EKR", least=-1.001),
             "prevalence": Array("K"),
             "prevalence_sd": Array("K", unknown=True),
             "prevalence_range": Array("EK"),

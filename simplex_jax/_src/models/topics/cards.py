@@ -18,8 +18,10 @@ def rows_of(
     fitted: CountFit, top_words: int, names: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """Return the template variables of each topic, in topic order, with names if given."""
-    order, chains = coherences.top_words(fitted.mean, top_words), fitted.mean_range
-    shown, sd = (np.take_along_axis(array, order, axis=1) for array in (fitted.mean, fitted.sd))
+    order, chains = coherences.top_words(fitted.topics, top_words), fitted.topics_range
+    shown, sd = (
+        np.take_along_axis(array, order, axis=1) for array in (fitted.topics, fitted.topics_sd)
+    )
     if chains.size:
         chains = np.take_along_axis(chains, order[None], axis=2)
     (lower, upper), kinds = ends(fitted, np.clip(shown, 0, 1), sd, chains)

@@ -63,6 +63,8 @@ def share_warnings(fitted: CountFit) -> list[str]:
             f"The shares of {100 * slow.mean():.1f}% of the documents have an estimated "
             f"Monte-Carlo error above {most:g}, the largest one {largest:.3f}."
         )
-    if fitted.empty:
-        sentences.append(f"Without a word of the vocabulary: {counted(fitted.empty, 'document')}.")
+    if fitted.num_empty_documents:
+        sentences.append(
+            f"Without a word of the vocabulary: {counted(fitted.num_empty_documents, 'document')}."
+        )
     return sentences

@@ -12,15 +12,15 @@ class TopicFit(Protocol):
     """A fit of K topics of any kind, over V words and D documents."""
 
     @property
-    def mean(self) -> np.ndarray:
+    def topics(self) -> np.ndarray:
         """Posterior means of the topics, [K, V]."""
 
     @property
-    def sd(self) -> np.ndarray:
+    def topics_sd(self) -> np.ndarray:
         """Posterior standard deviations, [K, V]."""
 
     @property
-    def mean_range(self) -> np.ndarray:
+    def topics_range(self) -> np.ndarray:
         """Smallest and largest means over the chains, [2, K, V]; [2, K, 0] if there are none."""
 
     @property
@@ -100,5 +100,5 @@ class CountFit(TopicFit, Protocol):
         """Monte-Carlo error of the proportions of each document, [D]."""
 
     @property
-    def empty(self) -> int:
+    def num_empty_documents(self) -> int:
         """Number of documents without a word."""

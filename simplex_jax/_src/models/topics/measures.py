@@ -64,9 +64,9 @@ def quality(fitted: TopicFit, documents: sp.csr_array) -> dict[str, Any]:
     """Measure the coherence of topics in documents, and the diversity of their words."""
     return {
         "coherence": {
-            name: _mean(coherence(fitted.mean, documents, measure=name)) for name in MEASURES
+            name: _mean(coherence(fitted.topics, documents, measure=name)) for name in MEASURES
         },
-        "diversity": diversity(fitted.mean),
+        "diversity": diversity(fitted.topics),
     }
 
 
@@ -74,7 +74,7 @@ def windowed(fitted: TopicFit, texts: list[list[str]]) -> dict[str, Any]:
     """Measure the coherence of topics over sliding windows of texts."""
     coherences = {
         name: _mean(
-            windows.coherence_in_windows(fitted.mean, texts, fitted.vocabulary, measure=name)
+            windows.coherence_in_windows(fitted.topics, texts, fitted.vocabulary, measure=name)
         )
         for name in windows.MEASURES
     }

@@ -75,7 +75,7 @@ def transform(
     """Return the topic proportions of documents, as `shards` does, in one array.
 
     Args:
-        topics: Probabilities of words, [K, V], such as `Fit.mean`.
+        topics: Probabilities of words, [K, V], such as `Fit.topics`.
         alpha: Concentration of topic proportions, per topic, a scalar or [K], such as `Fit.alpha`.
         counts: The documents, [D, V]; a corpus on disk is read a shard at a time.
         seed: Seed of the sweeps.
@@ -132,7 +132,7 @@ def infer(fitted: CountFit, data: Any, *, seed: int = 0) -> np.ndarray:
     mapped = to_vocabulary(documents, fitted.vocabulary).corpus
     most = fitted.settings.share_error
     shares = transform(*fitted.complete, mapped, seed=seed, share_error=most)
-    return shares[:, : len(fitted.mean)]
+    return shares[:, : len(fitted.topics)]
 
 
 def shards(

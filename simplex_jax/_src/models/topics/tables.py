@@ -31,10 +31,10 @@ def write(fitted: CountFit, place: Path) -> None:
     these words, separated by tabs; `doc_topics.npz` has the proportions of the documents, their
     Monte-Carlo errors and their names, if the fit has any.
     """
-    leading = top_words(fitted.mean, _TOP_WORDS)
+    leading = top_words(fitted.topics, _TOP_WORDS)
     words = [" ".join(fitted.vocabulary[word] for word in row) for row in leading]
     rows = _rows_of_words(fitted, leading)
-    rest = len(fitted.complete[0]) > len(fitted.mean)
+    rest = len(fitted.complete[0]) > len(fitted.topics)
     errors = fitted.proportions_error
     write_all(fitted, place, errors, rows, "probability", fitted.alpha, words, rest=rest)
 
@@ -56,7 +56,7 @@ def write_all(
     """
     if len(fitted.proportions):
         shares = [(fitted.proportions, errors)]
-        number = len(fitted.mean)
+        number = len(fitted.topics)
         directory.write_proportions(place / SHARES, fitted.names, number, shares, rest=rest)
     directory.write_vocabulary(place, fitted.vocabulary)
     header = ["topic", "rank", "word", column, "lower", "upper", "interval"]
@@ -68,7 +68,7 @@ def write_all(
 
 def summary(fitted: CountFit) -> dict[str, Any]:
     """Return the entries of `summary.json` for topics of tokens and their documents."""
-    return common_summary(fitted) | {"empty": fitted.empty}
+    return common_summary(fitted) | {"num_empty_documents": fitted.num_empty_documents}
 
 
 def common_summary(fitted: TopicFit) -> dict[str, Any]:
@@ -89,15 +89,18 @@ def sizes(run: Saved) -> dict[str, int]:
 
 def restore(run: Saved) -> dict[str, Any]:
     """Return the attributes of a fit from its arrays, the files of `write` and the summary."""
-    if not np.allclose(run.arrays["mean"].sum(axis=1, dtype=np.float64), 1, atol=1e-3):
-        raise RunError(f"{run.directory / TOPICS}: the topics of mean do not sum to 1")
+    if not np.allclose(run.arrays["topics"].sum(axis=1, dtype=np.float64), 1, atol=1e-3):
+        raise RunError(f"{run.directory / TOPICS}: the topics do not sum to 1")
     attributes, errors = common(run)
-    return attributes | {"proportions_error": errors, "empty": int(run.summary["empty"])}
+    return attributes | {
+        "proportions_error": errors,
+        "num_empty_documents": int(run.summary["num_empty_documents"]),
+    }
 
 
 def common(run: Saved) -> tuple[dict[str, Any], np.ndarray]:
     """Return the attributes of fits with topics of any kind, and the errors of the shares."""
-    topics = len(run.arrays["mean"])
+    topics = len(run.arrays["topics"])
     coherence = np.asarray(run.summary["coherence_npmi"], np.float64)
     examples = run.summary["documents"]
     if coherence.shape != (topics,) or len(examples) not in (0, topics):
@@ -115,8 +118,10 @@ def common(run: Saved) -> tuple[dict[str, Any], np.ndarray]:
 
 
 def _rows_of_words(fitted: CountFit, top: np.ndarray) -> Iterable[tuple[object, ...]]:
-    mean, sd = (np.take_along_axis(array, top, axis=1) for array in (fitted.mean, fitted.sd))
-    chains = fitted.mean_range
+    mean, sd = (
+        np.take_along_axis(array, top, axis=1) for array in (fitted.topics, fitted.topics_sd)
+    )
+    chains = fitted.topics_range
     if chains.size:
         chains = np.take_along_axis(chains, top[None], axis=2)
     (lower, upper), kinds = ends(fitted, np.clip(mean, 0, 1), sd, chains)

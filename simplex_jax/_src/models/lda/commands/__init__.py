@@ -70,7 +70,7 @@ def _prior(name: str, value: Any, count: int, unit: str) -> str:
 
 def _outcome(fitted: Fit) -> str:
     """Describe each topic in a line, the most prevalent first."""
-    words = top_words(fitted.mean, 10)
+    words = top_words(fitted.topics, 10)
     names = seeds.names(fitted.settings.seed_words, len(words), fitted.vocabulary)
     described = [
         (f"[{name}] " if name else "") + " ".join(fitted.vocabulary[word] for word in leading)
@@ -203,7 +203,7 @@ def _check_order(observed: Sequence[str], target: Sequence[str]) -> None:
 
 
 def _probability(fitted: Fit, documents: sp.csr_array, seed: int, **cost: int) -> dict[str, Any]:
-    likelihood = left_to_right(fitted.mean, fitted.alpha, documents, seed=seed, **cost)
+    likelihood = left_to_right(fitted.topics, fitted.alpha, documents, seed=seed, **cost)
     lengths = documents.sum(axis=1)
     value, error = likelihood.perplexity(lengths)
     return {
@@ -244,7 +244,7 @@ def _share(fitted: Fit, plan: Plan, directory: Path, progress: Progress) -> None
     rows = plan.data.rows(numbers.start, numbers.stop)
     settings = fitted.settings
     inferred = shards(
-        fitted.mean,
+        fitted.topics,
         fitted.alpha,
         rows,
         seed=settings.seed,
