@@ -22,6 +22,7 @@ import scipy.sparse as sp
 
 from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm import model as dpm_mixture
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.model import State
 from simplex_jax._src.runtime.driver import run
 
@@ -51,7 +52,7 @@ def measure(counts: sp.csr_array, start: str, updates: int, seed: int) -> dict[i
     out = np.arange(counts.shape[0]) % 10 == 0
     rows, heldout = (families.multinomial_rows(counts[part]) for part in (~out, out))
     family = families.multinomial(counts.shape[1], 0.5)
-    n = families.size(rows)
+    n = family_rows.size(rows)
     labels = jnp.zeros(n, jnp.int32)
     if start == "random":
         labels = jnp.asarray(np.random.default_rng(seed).integers(0, LABELS, n, np.int32))

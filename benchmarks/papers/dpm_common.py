@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from simplex_jax._src.base import Info, State
 from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm import model as dpm_mixture
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.runtime.averaging import LogMean
 from simplex_jax._src.runtime.driver import run
 from simplex_jax._src.runtime.hooks import Event
@@ -87,7 +88,7 @@ class Recorder:
 
     def __init__(self, family: Any, rows: Any, half: int) -> None:
         self._family, self._rows, self._half = family, rows, half
-        self._average = LogMean(families.size(rows))
+        self._average = LogMean(family_rows.size(rows))
         self.records: list[dict[str, float]] = []
 
     def __call__(self, event: Event) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 from scipy import special, stats
 
 from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
 from simplex_jax._src.models.dpm.families.diagonal_gaussian import DiagonalNormals
 from support import statistics_checks as checks
 
@@ -169,7 +170,7 @@ def p_values(name, atoms, rows):
         rows = rows or dict.fromkeys(("size", "visits", "colour"))
         result = checks.prefixed("size", p_values("diagonal_gaussian", atoms["size"], rows["size"]))
         result |= checks.prefixed("visits", p_values("poisson", atoms["visits"], rows["visits"]))
-        drawn = families.variables(CATEGORIES, atoms["colour"])
+        drawn = by_variable(CATEGORIES, atoms["colour"])
         for j, log_p in enumerate(drawn):
             cells = np.full(1, -1) if rows["colour"] is None else np.asarray(rows["colour"])[:, j]
             a, _ = category_posterior(cells, CATEGORIES[j], CONCENTRATION[j])

@@ -14,6 +14,7 @@ from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.corpus.categories import Categories
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import checks, clusters, data, families, fitting, model, starts
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.variables import Variables
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 
@@ -246,7 +247,7 @@ def test_a_family_without_simplex():
 
 def trace_update(family, rows=ROWS):
     """Trace a first state and an update with split-merge moves."""
-    labels = jax.ShapeDtypeStruct((families.size(rows),), jnp.int32)
+    labels = jax.ShapeDtypeStruct((family_rows.size(rows),), jnp.int32)
     kernel, _ = model.build(rows, family, split_merge=1)
     state = jax.eval_shape(kernel.init, jax.random.key(0), labels)
     return jax.eval_shape(kernel.update, jax.random.key(1), state, labels)

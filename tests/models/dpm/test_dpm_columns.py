@@ -21,6 +21,7 @@ from simplex_jax._src.models.dpm import (
     tables,
     variables,
 )
+from simplex_jax._src.models.dpm.families import rows as family_rows
 
 
 def test_the_kinds_of_columns():
@@ -287,7 +288,7 @@ def test_masked_arrays_of_rows_are_refused():
         with pytest.raises(ValueError, match="masked"):
             family(numbers)
     with pytest.raises(ValueError, match="masked"):
-        families.check(families.gaussian([0.0], [[1.0]]), numbers)
+        family_rows.check(families.gaussian([0.0], [[1.0]]), numbers)
 
 
 def test_cells_of_lists_stay_what_they_are():

@@ -19,7 +19,9 @@ from support.marks import slow_but
 from simplex_jax._src.draws import von_mises_fisher as directions
 from simplex_jax._src.geometry.rising import log_rising
 from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.families import triangular
+from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
 from simplex_jax._src.models.dpm.families.gaussian import Normals
 from simplex_jax._src.models.dpm.families.von_mises_fisher import Directions, Resultants
 
@@ -111,7 +113,7 @@ def test_rows_are_additive_and_empty_ones_say_nothing(name, seed) -> None:
 
     @jax.jit
     def some(family, rows, atoms, ids):
-        mine = families.take(rows, ids)
+        mine = family_rows.take(rows, ids)
         known = jnp.where((ids >= 0) & (ids < 7), labels[ids], 0)
         log_f = family.log_likelihood(mine, atoms), family.log_predictive(mine)
         return family.statistics(mine, known, 3), *log_f
@@ -138,7 +140,7 @@ def test_rows_are_additive_and_empty_ones_say_nothing(name, seed) -> None:
 def test_evidence_is_the_chain_of_predictives(name, seed) -> None:
     """log f(x_1..x_n) = sum_i log f(x_i | x_1..x_{i-1}), and f(x | nothing) is the predictive."""
     family, rows = make(name), data(name, np.random.default_rng(seed))
-    n = families.size(rows)
+    n = family_rows.size(rows)
 
     @jax.jit
     def parts(family, rows):
@@ -333,9 +335,9 @@ def p_values(name, statistics, family, getkey, seen=None, rows=None):
         return check_dirichlet(atoms, np.array([0.3, 1.0, 2.0, 0.05]) + host)
     if name == "categorical":
         result = {}
-        prior = families.variables([3, 2, 3], make(name).simplex.alpha)
-        counts = families.variables([3, 2, 3], host)
-        for j, log_p in enumerate(families.variables([3, 2, 3], atoms)):
+        prior = by_variable([3, 2, 3], make(name).simplex.alpha)
+        counts = by_variable([3, 2, 3], host)
+        for j, log_p in enumerate(by_variable([3, 2, 3], atoms)):
             concentration = np.asarray(prior[j], np.float64) + counts[j]
             result |= checks.prefixed(j, check_dirichlet(log_p, concentration))
         return result
@@ -433,7 +435,7 @@ def test_one_program_for_all_hyperparameters_and_several_chains(name, seed) -> N
         traces += 1
 
         def one(labels):
-            mine = families.take(rows, labels)
+            mine = family_rows.take(rows, labels)
             evidence = family.log_evidence(family.statistics(rows, labels, 3))
             return evidence, family.log_predictive(mine), family.log_likelihood(mine, atoms)
 
@@ -606,7 +608,7 @@ def test_categories_of_any_type_are_taken(dtype) -> None:
     family = families.categorical([2, 3])
     rows = jnp.asarray(np.array([[0, 2], [1, 0]], dtype))
     family.check(rows)
-    some = families.take(rows, jnp.array([1, 2]))
+    some = family_rows.take(rows, jnp.array([1, 2]))
     np.testing.assert_allclose(family.log_predictive(some), [-np.log(6), 0], rtol=1e-5)
     counts = family.statistics(some, jnp.zeros(2, jnp.int32), 1)
     assert [leaf.tolist() for leaf in counts] == [[[[0, 1]]], [[[1, 0, 0]]]]
@@ -640,7 +642,7 @@ def test_values_out_of_range_are_not_numbers_under_jit() -> None:
 
 
 def test_a_category_may_be_frequent_in_rows_that_are_not_selected() -> None:
-    make("multinomial").check(families.take(FREQUENT, jnp.arange(1, 128)))
+    make("multinomial").check(family_rows.take(FREQUENT, jnp.arange(1, 128)))
 
 
 def test_sums_of_numbers_whose_squares_are_hardly_normal() -> None:
@@ -701,7 +703,7 @@ def test_sums_of_numbers_whose_squares_are_hardly_normal() -> None:
         (lambda: make("von_mises_fisher", weights=np.ones(2)), "shape"),
         (lambda: families.von_mises_fisher(3, strength=2.0), "no mean"),
         (lambda: make("von_mises_fisher").check(np.ones((2, 3))), r"rows\[0\] has length 1.73205"),
-        (lambda: families.size({"a": np.ones(2), "b": np.ones(3)}), "one length"),
+        (lambda: family_rows.size({"a": np.ones(2), "b": np.ones(3)}), "one length"),
     ],
 )
 def test_bad_input_is_named(call, message) -> None:
@@ -744,10 +746,10 @@ def test_rows_are_taken_over_in_their_order(seed) -> None:
     table = sp.csr_array(rng.poisson(0.3, (40, 30)))
     kept = table.copy()
     rows = families.multinomial_rows(table)
-    assert families.size(rows) == 40
+    assert family_rows.size(rows) == 40
     family = families.multinomial(30)
     np.testing.assert_array_equal(family.statistics(rows, jnp.arange(40), 40), table.toarray())
     assert (table != kept).nnz == 0
     ids = rng.permutation(40)[:11]
-    some = families.take(rows, jnp.asarray(ids))
+    some = family_rows.take(rows, jnp.asarray(ids))
     np.testing.assert_array_equal(family.statistics(some, jnp.arange(11), 11), table.toarray()[ids])

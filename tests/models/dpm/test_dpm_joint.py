@@ -20,6 +20,7 @@ from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm import model as dpm_mixture
 from simplex_jax._src.models.dpm import state as dp_state
 from simplex_jax._src.models.dpm import step as dp_step
+from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
 
 N, CAPACITY, CHAINS, TURNS = 6, 48, 4000, 5
 PRIOR = dpm_mixture.Gamma(3.0, 4.0)
@@ -46,13 +47,13 @@ def tables(concentration=0.6):
 
 
 def draw_categories(key, atoms):
-    pairs = zip(jax.random.split(key, 2), families.variables(CATEGORIES, atoms), strict=True)
+    pairs = zip(jax.random.split(key, 2), by_variable(CATEGORIES, atoms), strict=True)
     rows = jnp.stack([jax.random.categorical(key, log_p) for key, log_p in pairs], axis=1)
     return jnp.where(MISSING, -1, rows).astype(jnp.int32)
 
 
 def look_at_categories(atoms, rows):
-    first, second = families.variables(CATEGORIES, atoms)
+    first, second = by_variable(CATEGORIES, atoms)
     own = jnp.take_along_axis(second, rows[:, 1:] % 3, axis=1)
     return jnp.stack([rows[:, 0], rows[:, 1], jnp.exp(first[:, 0]), jnp.exp(own[:, 0])], axis=1)
 

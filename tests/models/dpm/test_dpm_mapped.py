@@ -11,6 +11,7 @@ import pytest
 
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import data, families
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.runtime import devices
 
 
@@ -74,11 +75,11 @@ def test_the_fit_is_that_of_rows_in_memory(
 def test_chosen_rows_are_those_that_are_taken() -> None:
     rows = {"x": jnp.arange(20.0).reshape(10, 2), "y": jnp.arange(10, dtype=jnp.uint8)}
     numbers = jnp.array([7, 2, 9], jnp.int32)
-    chosen = families.Selected(rows, numbers)
-    assert families.size(chosen) == 3
+    chosen = family_rows.Selected(rows, numbers)
+    assert family_rows.size(chosen) == 3
     ids = jnp.array([2, 0, 3, -1], jnp.int32)  # the last two are rows without data
-    taken = families.take(chosen, ids)
-    expected = families.take(families.take(rows, numbers), ids)
+    taken = family_rows.take(chosen, ids)
+    expected = family_rows.take(family_rows.take(rows, numbers), ids)
     np.testing.assert_array_equal(taken["x"], expected["x"])
     np.testing.assert_array_equal(taken["y"], [9, 7, -1, -1])
 

@@ -12,6 +12,7 @@ from support.cut_runs import Cut, look_after_every_step
 
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import families, fitting, starts
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.options import Options, of_size
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 
@@ -39,7 +40,7 @@ def searched(key, family, rows, most):
 
 
 def at_random(key, family, rows, most):
-    return jax.random.randint(key, (families.size(rows),), 0, most)
+    return jax.random.randint(key, (family_rows.size(rows),), 0, most)
 
 
 def found_apart(clusters, seed, key):
@@ -70,7 +71,7 @@ def unmoved(rows, ids):
 
 MUTANTS = {
     "labels of chance": (starts, "_candidate", of_chance),
-    "order": (starts.families, "take", unmoved),
+    "order": (starts.family_rows, "take", unmoved),
 }
 
 

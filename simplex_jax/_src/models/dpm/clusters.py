@@ -30,6 +30,7 @@ from simplex_jax._src.draws.keys import by_native_code
 from simplex_jax._src.evaluate import matching, partitions
 from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.families.family import component, draw_atoms
 from simplex_jax._src.models.dpm.labels import statistics_of
 from simplex_jax._src.models.dpm.model import Mixture
@@ -271,13 +272,13 @@ def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD
     """
     shard = arguments.at_least("shard", shard, 1)
     family = as_pytree(family)
-    families.check(family, rows)
+    family_rows.check(family, rows)
     rows = families.on_device(rows)
-    size, count = families.size(rows), len(samples.membership)
+    size, count = family_rows.size(rows), len(samples.membership)
     shard = min(shard, size)
     parts = []
     for first in range(0, size, shard):
-        some = families.take(rows, first + jnp.arange(shard, dtype=jnp.int32))
+        some = family_rows.take(rows, first + jnp.arange(shard, dtype=jnp.int32))
         total: np.ndarray = np.zeros(())
         densities = []
         for number in range(count):

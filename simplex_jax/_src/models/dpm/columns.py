@@ -17,6 +17,7 @@ from simplex_jax._src.base import PyTree
 from simplex_jax._src.corpus.corpus import digest_parts
 from simplex_jax._src.models.dpm import cells, families
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
 from simplex_jax._src.models.dpm.families.diagonal_gaussian import DiagonalNormals
 from simplex_jax._src.models.dpm.families.rows import reach, refuse_masked
 from simplex_jax._src.models.dpm.variables import CONCENTRATION, Variables
@@ -165,7 +166,7 @@ class Columns(NamedTuple):
         for i, place in enumerate(self.places("count")):
             blocks[place] = np.asarray(tree["count"])[..., i : i + 1]
         if places := self.places("category"):
-            parts = families.variables(self._categories.sizes, tree["category"])
+            parts = by_variable(self._categories.sizes, tree["category"])
             blocks |= {place: np.asarray(x) for place, x in zip(places, parts, strict=True)}
         return np.concatenate([blocks[place] for place in range(len(self.columns))], axis=-1)
 

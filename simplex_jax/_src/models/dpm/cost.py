@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax._src.base import PyTree
-from simplex_jax._src.models.dpm import families, model
+from simplex_jax._src.models.dpm import model
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.options import Options, process_alpha
 
 _LONG = 120.0
@@ -45,7 +46,9 @@ def seconds(settings: Options, family: Family, rows: PyTree, capacity: int) -> f
     """Return about how many seconds a run takes on one core, without compilation."""
     one = jnp.zeros(1, jnp.int32)
     atoms: Any = jax.eval_shape(
-        lambda: family.draw(jax.random.key(0), family.statistics(families.take(rows, one), one, 1))
+        lambda: family.draw(
+            jax.random.key(0), family.statistics(family_rows.take(rows, one), one, 1)
+        )
     )
     leaves = jax.tree.leaves(atoms)
     size = sum(leaf.size for leaf in leaves)
@@ -59,7 +62,7 @@ def seconds(settings: Options, family: Family, rows: PyTree, capacity: int) -> f
     each = _EACH + factor / _RATE
     draws = (_DRAWS + _EVIDENCES * moves) * capacity * members * each
     # As many sums of statistics as there are passes over the rows, in an update and its moves.
-    batch = settings.batch_size or families.size(rows)
+    batch = settings.batch_size or family_rows.size(rows)
     passes = batch * (capacity + 4 * (1 + moves)) * size / _RATE
     assert settings.steps is not None
     return settings.steps * settings.chains * (draws + passes)
@@ -67,14 +70,14 @@ def seconds(settings: Options, family: Family, rows: PyTree, capacity: int) -> f
 
 def warn(settings: Options, family: Family, rows: PyTree, clusters: int) -> None:
     """Warn of a run that takes minutes, with what makes it shorter."""
-    count = sticks(settings, families.size(rows), clusters)
+    count = sticks(settings, family_rows.size(rows), clusters)
     capacity = max(settings.capacity, count)
     if settings.seconds is not None or (time := seconds(settings, family, rows, capacity)) < _LONG:
         return
     leaves = jax.tree.leaves(rows)
     reasons = []
     if not isinstance(settings.alpha, str) and count > 4 * settings.capacity:
-        size = families.size(rows)
+        size = family_rows.size(rows)
         expected = settings.alpha * math.log1p(size / settings.alpha)
         reasons.append(
             f"alpha = {settings.alpha:g} expects {expected:,.0f} clusters of {size:,} rows and "

@@ -18,6 +18,7 @@ from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.dpm import cells, columns, families
 from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.variables import Variables
 
 _COPY = 2**28  # rows of this many bytes or more are not copied
@@ -60,8 +61,10 @@ class Data:
 
 def _some(rows: PyTree, numbers: jax.Array) -> PyTree:
     """Return the rows with these numbers, as a copy if it is small."""
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(rows)) / families.size(rows) * numbers.size
-    return families.take(rows, numbers) if size < _COPY else families.Selected(rows, numbers)
+    size = (
+        sum(leaf.nbytes for leaf in jax.tree.leaves(rows)) / family_rows.size(rows) * numbers.size
+    )
+    return family_rows.take(rows, numbers) if size < _COPY else family_rows.Selected(rows, numbers)
 
 
 def as_data(data: Any) -> Data:
@@ -83,7 +86,7 @@ def as_data(data: Any) -> Data:
             )
         family = as_pytree(family)
         family.check(rows)
-        size, rows = families.size(rows), families.on_device(rows)
+        size, rows = family_rows.size(rows), families.on_device(rows)
         return Data(rows, tuple(map(str, range(size))), np.arange(size), None, family)
     if family is None and isinstance(rows, Corpus):
         variables: Variables | Columns = Variables("counts", ("",), (rows.vocabulary,))

@@ -15,10 +15,10 @@ from simplex_jax._src.models import dpm
 from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models.dpm import clusters
 from simplex_jax._src.models.dpm import estimator_families as families
-from simplex_jax._src.models.dpm import families as dp_families
 from simplex_jax._src.models.dpm.clusters import Assignment, Samples
 from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.model import Mixture
 from simplex_jax._src.models.dpm.options import Options
 
@@ -280,7 +280,7 @@ class DirichletProcessMixture(
         rows = _rows(self.family_, self.family_params_, table)
         family = _built(self.family_, self.family_params_)
         family.check(rows)
-        size = dp_families.size(rows)
+        size = family_rows.size(rows)
         assigned = clusters.assign(
             Samples(self.mixtures_, self.membership_),
             family,

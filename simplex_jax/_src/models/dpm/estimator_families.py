@@ -17,10 +17,13 @@ from simplex_jax._src.base import PyTree
 from simplex_jax._src.corpus import frames
 from simplex_jax._src.models.dpm import cells, columns, families
 from simplex_jax._src.models.dpm.columns import Columns
-from simplex_jax._src.models.dpm.families import Family, SparseRows
+from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
 from simplex_jax._src.models.dpm.families.diagonal_gaussian import DiagonalNormals, moments_of
 from simplex_jax._src.models.dpm.families.gaussian import Normals, check_covariance, of_scales
 from simplex_jax._src.models.dpm.families.gaussian_prior import prior_of
+from simplex_jax._src.models.dpm.families.rows import SparseRows
 from simplex_jax._src.models.dpm.families.von_mises_fisher import Directions
 from simplex_jax._src.models.dpm.variables import CONCENTRATION
 from simplex_jax._src.models.estimator import Arrays
@@ -187,7 +190,7 @@ def padded(rows: PyTree, least: int, most: int) -> PyTree:
     The number of rows becomes a power of two, at least `least`, or above `most` a multiple of it.
     The number of entries of sparse rows becomes a power of two.
     """
-    size = families.size(rows)
+    size = family_rows.size(rows)
     width = max(least, 1 << (size - 1).bit_length())
     if width > most:
         width = -(-size // most) * most
@@ -197,7 +200,7 @@ def padded(rows: PyTree, least: int, most: int) -> PyTree:
         rows = rows._replace(words=jnp.pad(rows.words, room), counts=jnp.pad(rows.counts, room))
     else:
         rows = jax.tree.map(jnp.asarray, rows)
-    return families.take(rows, jnp.arange(width, dtype=jnp.int32))
+    return family_rows.take(rows, jnp.arange(width, dtype=jnp.int32))
 
 
 def atoms(name: str, parameters: Arrays, leaves: list[np.ndarray]) -> PyTree:
@@ -248,5 +251,5 @@ def profiles(name: str, parameters: Arrays, drawn: PyTree, weights: np.ndarray) 
         return {"means_": directions, "concentrations_": mean(drawn.concentration)}
     if name == "multinomial":
         return {"components_": mean(np.exp(drawn))}
-    tables = families.variables(parameters["categories"].tolist(), drawn)
+    tables = by_variable(parameters["categories"].tolist(), drawn)
     return {"components_": np.concatenate([mean(np.exp(table)) for table in tables], axis=1)}

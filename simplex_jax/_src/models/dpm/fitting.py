@@ -17,11 +17,12 @@ from simplex_jax._src.evaluate.fits import Mixture
 from simplex_jax._src.evaluate.partitions import PointPartition
 from simplex_jax._src.models import growth, pipeline
 from simplex_jax._src.models.dpm import clusters as clustering
-from simplex_jax._src.models.dpm import cost, families, model, posterior, starts
+from simplex_jax._src.models.dpm import cost, model, posterior, starts
 from simplex_jax._src.models.dpm.clusters import Assignment, Clusters, assign
 from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.data import Data, Given, as_data, mapped
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.options import Options, most_clusters, process_alpha
 from simplex_jax._src.models.dpm.state import State
 from simplex_jax._src.models.dpm.variables import Variables
@@ -155,7 +156,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
         labels = _start(key_labels, family, rows, settings)
         clusters = int(labels.max()) + 1
         # Growing the state recompiles its program.
-        needed = cost.sticks(settings, families.size(rows), clusters)
+        needed = cost.sticks(settings, family_rows.size(rows), clusters)
         kernel, stream = build(capacity=growth.doubled(settings.capacity, needed))
         labels = labels if settings.chains > 1 else labels[0]
         state = session.start(kernel.init, key_state, labels, remedy=_REMEDY)
@@ -172,7 +173,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
 def _like(kernel: Kernel, rows: Any, settings: Options) -> State:
     """Return the structure of a state of the initial capacity; raise if memory is too small."""
     chains = (settings.chains,) if settings.chains > 1 else ()
-    labels = jax.ShapeDtypeStruct((*chains, families.size(rows)), jnp.int32)
+    labels = jax.ShapeDtypeStruct((*chains, family_rows.size(rows)), jnp.int32)
     like = jax.eval_shape(kernel.init, jax.random.key(0), labels)
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
     devices.check_memory(2 * size, _REMEDY)
@@ -183,7 +184,7 @@ def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> jax.
     """Return the initial labels of each chain, int32 [chains, N]."""
     keys = [jax.random.fold_in(key, chain) for chain in range(settings.chains)]
     if settings.initial_clusters is None:
-        most = most_clusters(families.size(rows), settings)
+        most = most_clusters(family_rows.size(rows), settings)
         labels: list[ArrayLike] = []
         for key in keys:
             found = starts.predictive_labels(key, family, rows, most)

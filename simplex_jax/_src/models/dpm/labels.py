@@ -17,8 +17,8 @@ from simplex_jax._src.draws import uniform
 from simplex_jax._src.draws.bits import use_up
 from simplex_jax._src.draws.categorical import choose_by_native_code
 from simplex_jax._src.draws.keys import words_by_native_code
-from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.state import BLOCK, Model, State, Totals
 
 _STICKS_AT_ONCE = 2**20
@@ -41,7 +41,9 @@ def rows_at_once(rows: PyTree, ids: int, capacity: int) -> int:
 
     This limits arrays of rows x sticks and of rows x columns.
     """
-    return max(1, min(ids, _STICKS_AT_ONCE // capacity, _COLUMNS_AT_ONCE // families.width(rows)))
+    return max(
+        1, min(ids, _STICKS_AT_ONCE // capacity, _COLUMNS_AT_ONCE // family_rows.width(rows))
+    )
 
 
 def labels_of(labels: jax.Array, ids: jax.Array, none: int) -> jax.Array:
@@ -110,7 +112,7 @@ def draw_labels(
 
     def part(i: jax.Array, carry: tuple) -> tuple:
         labels, occupancy, totals, count = carry
-        some = families.take(model.rows, parts[i])
+        some = family_rows.take(model.rows, parts[i])
         # >=, because u rounds to the bound of its own stick once in ten million rows.
         reached = jnp.max(jnp.where(sliced.log_bounds >= jnp.min(log_u[i]), sticks + 1, 0))
 
@@ -153,7 +155,7 @@ def statistics_of(
     parts = in_parts(ids, rows_at_once(rows, ids.shape[0], capacity), labels.shape[0])
 
     def of(ids: jax.Array) -> PyTree:
-        some = families.take(rows, ids)
+        some = family_rows.take(rows, ids)
         return family.statistics(some, labels_of(labels, ids, capacity), capacity)
 
     start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(of, ids))

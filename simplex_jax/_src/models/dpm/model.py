@@ -44,6 +44,7 @@ from simplex_jax._src.corpus import device
 from simplex_jax._src.models.dpm import families, step
 from simplex_jax._src.models.dpm import labels as dp_labels
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.state import BLOCK, Gamma, Info, Mixture, Model, State, grow, grown
 from simplex_jax._src.models.dpm.sticks import SAMPLERS as SIMPLEX_SAMPLERS
 from simplex_jax._src.models.dpm.sticks import WEIGHTED
@@ -184,8 +185,8 @@ def build(
     if total == "carried" and label_moves:
         raise ValueError("label_moves=True is incompatible with total='carried'")
     family = as_pytree(family)
-    size = families.size(rows)
-    families.check(family, rows)
+    size = family_rows.size(rows)
+    family_rows.check(family, rows)
     rows = families.on_device(rows)
     if sampler != "exact" and family.simplex is None:
         raise ValueError(f"sampler {sampler!r} requires a family with simplex atoms")
@@ -198,7 +199,7 @@ def build(
     if split_merge and family.log_evidence is None:
         raise ValueError("split_merge needs a family with a log_evidence: give 0")
     one = jnp.zeros(1, jnp.int32)
-    sums = jax.eval_shape(lambda: family.statistics(families.take(rows, one), one, 1))
+    sums = jax.eval_shape(lambda: family.statistics(family_rows.take(rows, one), one, 1))
     floats = any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(sums))
     atoms, sticks = step_sizes(sampler, atom_step_size, stick_step_size)
     model = Model(
@@ -275,7 +276,7 @@ def check_batch_size(batch_size: int, rows: int) -> int:
 
 
 def _init(model: Model, key: jax.Array, labels: ArrayLike) -> State:
-    size, chains = families.size(model.rows), model.chains
+    size, chains = family_rows.size(model.rows), model.chains
     labels = jnp.asarray(labels)
     shapes = [(size,)] if chains is None else [(size,), (chains, size)]
     if labels.shape not in shapes or not jnp.issubdtype(labels.dtype, jnp.integer):
@@ -297,7 +298,7 @@ def random_labels(
     The published code of the SCIR paper uses 20 clusters.
     """
     clusters = arguments.at_least("clusters", clusters, 1)
-    shape: tuple[int, ...] = (families.size(rows),)
+    shape: tuple[int, ...] = (family_rows.size(rows),)
     if chains is not None:
         shape = (arguments.at_least("chains", chains, 1), *shape)
     return jax.random.randint(key, shape, 0, clusters, jnp.int32)
@@ -322,12 +323,12 @@ def log_predictive(family: Family, mixture: Mixture, rows: PyTree) -> jax.Array:
     that the family omits are omitted. The mixture has no axis of chains.
     """
     rows = families.on_device(rows)
-    size, capacity = families.size(rows), mixture.log_weights.shape[0]
+    size, capacity = family_rows.size(rows), mixture.log_weights.shape[0]
     at_once = dp_labels.rows_at_once(rows, size, capacity)
     parts = dp_labels.in_parts(jnp.arange(size, dtype=jnp.int32), at_once, size)
 
     def part(ids: jax.Array) -> jax.Array:
-        some = families.take(rows, ids)
+        some = family_rows.take(rows, ids)
         logits = family.log_likelihood(some, mixture.atoms) + mixture.log_weights
         rest = mixture.log_rest + family.log_predictive(some)
         return jnp.logaddexp(jax.nn.logsumexp(logits, axis=1), rest)

@@ -6,9 +6,10 @@ from typing import Any
 from simplex_jax._src import arguments
 from simplex_jax._src.base import PyTree
 from simplex_jax._src.evaluate import partitions
-from simplex_jax._src.models.dpm import columns, families, model
+from simplex_jax._src.models.dpm import columns, model
 from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.data import Data
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.model import Gamma
 from simplex_jax._src.models.options import (
     MOST_CONCENTRATION,
@@ -175,7 +176,7 @@ def _check_heldout(data: Data, heldout: PyTree) -> None:
     family = data.family if data.variables is None else data.variables.family()
     assert family is not None
     try:
-        families.check(family, heldout)
+        family_rows.check(family, heldout)
     except ValueError as error:
         raise ValueError(
             f"heldout must be rows of the family: {error}; or give holdout, a number of rows"

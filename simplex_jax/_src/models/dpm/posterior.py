@@ -6,8 +6,9 @@ import jax
 import numpy as np
 
 from simplex_jax._src.base import PyTree
-from simplex_jax._src.models.dpm import families, model
+from simplex_jax._src.models.dpm import model
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.options import Options
 from simplex_jax._src.models.heldout import HeldOut, mean, measured, metrics
 from simplex_jax._src.runtime import gathering
@@ -90,7 +91,7 @@ def held_out(family: Family, rows: PyTree, settings: Options) -> HeldOut:
 
     return HeldOut(
         "log_predictive",
-        families.size(rows),
+        family_rows.size(rows),
         measure,
         mean,
         settings.chains,

@@ -37,8 +37,8 @@ from simplex_jax._src.draws import uniform
 from simplex_jax._src.draws.categorical import choose_by_native_code
 from simplex_jax._src.draws.keys import words_by_native_code
 from simplex_jax._src.geometry.rising import log_rising
-from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.families.family import draw_atoms
 from simplex_jax._src.models.dpm.state import where
 
@@ -150,7 +150,7 @@ def propose(
 
     start = _Groups(
         jnp.full(n, 2, jnp.int32),
-        family.statistics(families.take(rows, members.anchors), jnp.arange(2), 2),
+        family.statistics(family_rows.take(rows, members.anchors), jnp.arange(2), 2),
         jnp.ones(2, jnp.int32),
         jnp.zeros((), jnp.result_type(float)),
     )
@@ -305,7 +305,7 @@ def _choose(
     def chunk(loop: tuple[jax.Array, _Groups]) -> tuple[jax.Array, _Groups]:
         first, groups = loop
         numbers = lax.dynamic_slice(ids, (first,), (step,))
-        some = families.take(rows, numbers)
+        some = family_rows.take(rows, numbers)
         log_f = family.log_likelihood(some, atoms) + log_shares
         log_odds = log_f[:, 1] - log_f[:, 0]
         words, _ = words_by_native_code(jax.random.fold_in(key, first), step, log_odds.dtype)
@@ -327,7 +327,7 @@ def _choose(
         )
 
     shapes = jax.eval_shape(
-        lambda: family.statistics(families.take(rows, ids[:1]), jnp.zeros(1, jnp.int32), 2)
+        lambda: family.statistics(family_rows.take(rows, ids[:1]), jnp.zeros(1, jnp.int32), 2)
     )
     start = _Groups(
         jnp.full(n, 2, jnp.int32),

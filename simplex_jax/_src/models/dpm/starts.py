@@ -30,8 +30,8 @@ from simplex_jax._src.base import PyTree
 from simplex_jax._src.draws import uniform
 from simplex_jax._src.draws.categorical import choose_by_native_code
 from simplex_jax._src.draws.keys import by_native_code, words_by_native_code
-from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.families.family import draw_atoms
 from simplex_jax._src.models.dpm.labels import in_parts, rows_at_once, statistics_of
 from simplex_jax._src.models.dpm.state import BLOCK
@@ -53,13 +53,13 @@ def predictive_labels(key: jax.Array, family: Family, rows: PyTree, most: int) -
     Partitions are compared on at most 10,000 random rows; all rows are then assigned to the
     clusters of the best one.
     """
-    size = families.size(rows)
+    size = family_rows.size(rows)
     if most == 1:
         return jnp.zeros(size, jnp.int32)
     key = by_native_code(key)
     key_some, key_candidates, key_rest = jax.random.split(key, 3)
     some = jax.random.permutation(key_some, size)[:_ROWS]
-    compared = families.take(rows, some)
+    compared = family_rows.take(rows, some)
     numbers = jnp.asarray(sorted({min(number, most) for number in _NUMBERS}))
 
     def candidate(pair: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -75,7 +75,7 @@ def predictive_labels(key: jax.Array, family: Family, rows: PyTree, most: int) -
     log_shares, atoms = _draw_clusters(key_clusters, family, compared, best, most, most)
 
     def part(ids: jax.Array) -> jax.Array:
-        logits = family.log_likelihood(families.take(rows, ids), atoms) + log_shares
+        logits = family.log_likelihood(family_rows.take(rows, ids), atoms) + log_shares
         return _draw_labels(jax.random.fold_in(key_rows, ids[0]), logits)
 
     parts = in_parts(lax.iota(jnp.int32, size), rows_at_once(rows, size, most), size - 1)
@@ -145,7 +145,7 @@ def _pairs_open(
     The entropy is that of at most 10,000 rows, scaled up, with one draw of the clusters.
     """
     assert family.log_evidence is not None
-    size = families.size(rows)
+    size = family_rows.size(rows)
     key_some, key_atoms = jax.random.split(by_native_code(key))
     statistics = statistics_of(family, rows, labels, lax.iota(jnp.int32, size), width)
     atoms = draw_atoms(family, key_atoms, statistics)
@@ -155,7 +155,7 @@ def _pairs_open(
     parts = in_parts(some, rows_at_once(rows, some.shape[0], width), size)
 
     def part(total: jax.Array, ids: jax.Array) -> tuple[jax.Array, None]:
-        logits = family.log_likelihood(families.take(rows, ids), atoms) + log_sizes
+        logits = family.log_likelihood(family_rows.take(rows, ids), atoms) + log_sizes
         p = jnp.where((ids < size)[:, None], jax.nn.softmax(logits, axis=1), 0)
 
         def with_cluster(q: jax.Array) -> jax.Array:
@@ -175,7 +175,7 @@ def _candidate(
 
     The rows are in random order; the last ones are held out.
     """
-    size = families.size(rows)
+    size = family_rows.size(rows)
     places = lax.iota(jnp.int32, size)
     learned = places < size - size // _LEFT_OUT
     key_start, key_turns = jax.random.split(key)

@@ -9,6 +9,7 @@ from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.corpus.mapping import even_empty
 from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
 
 CONCENTRATION = 0.5
 """Default concentration of the Dirichlet prior of a component's probabilities."""
@@ -90,7 +91,7 @@ class Variables(NamedTuple):
         """Return a tree of values, such as atoms, as an array in the order of `items`, [..., V]."""
         if self.kind == "counts":
             return np.asarray(tree)
-        parts = families.variables(self.sizes, tree)
+        parts = by_variable(self.sizes, tree)
         return np.concatenate([np.asarray(part) for part in parts], axis=-1)
 
     def tree(self, flat: np.ndarray) -> PyTree:

@@ -6,7 +6,6 @@ See `multinomial` for a short one.
 """
 
 from simplex_jax._src.models.dpm.families.categorical import categorical
-from simplex_jax._src.models.dpm.families.categorical import variables as variables
 from simplex_jax._src.models.dpm.families.diagonal_gaussian import (
     diagonal_gaussian,
     diagonal_gaussian_of,
@@ -18,28 +17,7 @@ from simplex_jax._src.models.dpm.families.multinomial import multinomial
 from simplex_jax._src.models.dpm.families.one_of import one_of
 from simplex_jax._src.models.dpm.families.poisson import poisson
 from simplex_jax._src.models.dpm.families.product import product
-from simplex_jax._src.models.dpm.families.rows import (
-    Selected as Selected,
-)
-from simplex_jax._src.models.dpm.families.rows import (
-    SparseRows as SparseRows,
-)
-from simplex_jax._src.models.dpm.families.rows import (
-    check as check,
-)
-from simplex_jax._src.models.dpm.families.rows import (
-    multinomial_rows,
-    on_device,
-)
-from simplex_jax._src.models.dpm.families.rows import (
-    size as size,
-)
-from simplex_jax._src.models.dpm.families.rows import (
-    take as take,
-)
-from simplex_jax._src.models.dpm.families.rows import (
-    width as width,
-)
+from simplex_jax._src.models.dpm.families.rows import multinomial_rows, on_device
 from simplex_jax._src.models.dpm.families.von_mises_fisher import von_mises_fisher
 
 __all__ = [

@@ -133,7 +133,7 @@ def variables(categories: Sequence[int], tables: Tables) -> list[jax.Array]:
         >>> from simplex_jax.dpm import families
         >>> family = families.categorical([3, 2])
         >>> counts = family.statistics(jnp.array([[2, 0]]), jnp.array([0]), 1)
-        >>> [n.tolist() for n in families.variables([3, 2], counts)]
+        >>> [n.tolist() for n in variables([3, 2], counts)]
         [[[0, 0, 1]], [[1, 0]]]
     """
     layout = _layout(categories)
