@@ -243,7 +243,7 @@ def compared(task: Task, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
         row |= {name: told["mean"] for name, told in fitted.concentrations.items()}
         yield {"model": f"hdp from {start}"} | row
     for topics in given.topics if "lda" in given.tools else ():
-        _, row = ours(lda.fit, of_lda, task, given, num_topics=topics, alpha="learn")
+        _, row = ours(lda.fit, of_lda, task, given, num_topics=topics, alpha="learn-asymmetric")
         yield {"model": f"lda {topics}"} | row
     for start in given.tomotopy_starts if "tomotopy" in given.tools else ():
         for row in peer(tomotopy, True, task, given, start):

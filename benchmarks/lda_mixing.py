@@ -1,7 +1,7 @@
 """How LDA's chains mix: effective samples of the topics' token shares, per pass and per second.
 
     python benchmarks/lda_mixing.py [--corpora sotu ap] [--passes 3000] [--seeds 3] [--keep FILE]
-    python benchmarks/lda_mixing.py --priors 0.1,0.05 0.5,0.2 learn-symmetric,0.05 learn,learn
+    python benchmarks/lda_mixing.py --priors 0.1,0.05 0.5,0.2 learn,0.05 learn-asymmetric,learn
     python benchmarks/lda_mixing.py --gradient
 
 Memoised SCIR with one update of the topics per pass, the default, and with two, four and eight;

@@ -30,7 +30,7 @@ print(texts.counts.shape, int(texts.counts.sum()), "words")
 # choice of them. Two chains show which topics are found again. A tenth of the documents is held out and predicted.
 
 # %%
-options = {"passes": PASSES, "alpha": "learn", "holdout": None, "holdout_seed": 0}
+options = {"passes": PASSES, "alpha": "learn-asymmetric", "holdout": None, "holdout_seed": 0}
 fitted = lda.fit(texts, TOPICS, chains=2, seed=0, keep_samples=20, **options)
 plots.perplexity(fitted.metrics)
 plt.show()

@@ -138,7 +138,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(texts, c
             "alpha must be at most 16,777,216, where float32",
         ),
         (["--beta", "1e30"], "beta must be at most 16,777,216"),
-        (["--alpha", "0"], "'0' is not NUMBER|learn|learn-symmetric: it must be finite and posi"),
+        (["--alpha", "0"], "'0' is not NUMBER|learn|learn-asymmetric: it must be finite"),
         (["--step-size", "1,x,3"], "'1,x,3' is not NUMBER: it must be a number; it is 'x'."),
     ],
 )

@@ -21,7 +21,7 @@ from simplex_jax._src.runtime import saved
 LINES = ["river water stream boat", "goal match team ball", "violin sonata opera quartet"] * 20
 OPTIONS = [
     *("--topics", 3, "--min-df", 1, "--max-df", 1.0, "--holdout", 6, "--seed", 3),
-    *("--alpha", "learn", "--steps", 100, "--eval-every", 10, "--devices", 1),
+    *("--alpha", "learn-asymmetric", "--steps", 100, "--eval-every", 10, "--devices", 1),
 ]
 
 

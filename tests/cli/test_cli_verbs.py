@@ -41,7 +41,7 @@ def run(texts, tmp_path_factory):
     result = invoke(
         *("lda", "fit", texts, "--topics", 2, "--passes", 60, "--seed", 1, "--out", out),
         *("--min-df", 1, "--max-df", 1.0, "--holdout", 4, "--chains", 2, "--keep-samples", 3),
-        *("--alpha", "learn", "--beta", "learn"),
+        *("--alpha", "learn-asymmetric", "--beta", "learn"),
     )
     assert result.exit_code == 0, result.stderr
     return out

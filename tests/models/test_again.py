@@ -20,7 +20,7 @@ COUNTS = np.kron(np.eye(3, dtype=np.int32), [6, 4, 3, 2])[np.repeat(np.arange(3)
 MODELS = {"lda": lda, "hdp": hdp, "sam": sam, "dpm": dpm}
 DATA = from_counts(COUNTS)
 OPTIONS = {
-    "lda": {"num_topics": 3, "alpha": "learn", "batch_size": 10, "chains": 2},
+    "lda": {"num_topics": 3, "alpha": "learn-asymmetric", "batch_size": 10, "chains": 2},
     "hdp": {"beta": 0.5, "capacity": 32},
     "sam": {"num_topics": 3, "start": "prior", "sample_every": 3},
     "dpm": {"chains": 2},

@@ -22,14 +22,14 @@ POINTS = np.random.default_rng(3).normal(size=(20, 2))
 
 ENGINES = ["xla", *(["native"] if LIBRARY.built() is not None else [])]
 LDA = [
-    *({"alpha": mode, "engine": e} for mode in ("learn", "learn-symmetric") for e in ENGINES),
-    *({"beta": mode, "engine": e} for mode in ("learn", "learn-vector") for e in ENGINES),
-    {"alpha": "learn", "beta": "learn", "chains": 2, "batch_size": 8},
-    {"alpha": "learn", "counts": "subsampled", "batch_size": 8},
+    *({"alpha": mode, "engine": e} for mode in ("learn", "learn-asymmetric") for e in ENGINES),
+    *({"beta": mode, "engine": e} for mode in ("learn", "learn-asymmetric") for e in ENGINES),
+    {"alpha": "learn-asymmetric", "beta": "learn", "chains": 2, "batch_size": 8},
+    {"alpha": "learn-asymmetric", "counts": "subsampled", "batch_size": 8},
     *({"sampler": name} for name in ("scir", "sgrld", "sgrhmc", "smld")),
     *({"counts": name, "batch_size": 8} for name in ("subsampled", "control-variate")),
     {"local": "blocked", "batch_size": 8},
-    {"seed_words": ["one: w0 w1", "two: w3"], "seed_weight": 5.0, "alpha": "learn"},
+    {"seed_words": ["one: w0 w1", "two: w3"], "seed_weight": 5.0, "alpha": "learn-asymmetric"},
     {"total": "carried", "beta": "learn"},
 ]
 HDP = [
@@ -73,7 +73,9 @@ def check(fit, data, options, wide):
 
 
 @pytest.mark.parametrize(
-    "options", [{"alpha": "learn", "engine": "xla"}, {"beta": "learn"}], ids=["alpha", "beta"]
+    "options",
+    [{"alpha": "learn-asymmetric", "engine": "xla"}, {"beta": "learn"}],
+    ids=["alpha", "beta"],
 )
 def test_learned_concentrations_in_double_precision(options):
     """While tracing, their types did not agree."""
@@ -81,7 +83,7 @@ def test_learned_concentrations_in_double_precision(options):
 
 
 def test_topics_are_integrated_out_in_single_precision_alone():
-    options = {"local": "integrated", "alpha": "learn"}
+    options = {"local": "integrated", "alpha": "learn-asymmetric"}
     with pytest.raises(ValueError, match=r"float32, which is unavailable .* use 'collapsed'"):
         check(lda.fit, (COUNTS, 2), options, wide=True)
 

@@ -184,7 +184,7 @@ def test_a_report_is_a_file_or_in_a_directory(fitted, tmp_path):
 
 def test_a_finished_run_goes_on_from_its_end_to_another_length(tmp_path):
     """The state is that of a run of this length from the start; nothing is done twice."""
-    options = SAME | {"checkpoint": tmp_path, "alpha": "learn", "holdout": 4}
+    options = SAME | {"checkpoint": tmp_path, "alpha": "learn-asymmetric", "holdout": 4}
     lda.fit(CORPUS, 2, steps=20, **options)
     cut = Cut(10**9)
     longer = lda.fit(CORPUS, 2, steps=40, resume=True, hooks=[cut], **options)

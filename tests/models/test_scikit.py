@@ -202,7 +202,7 @@ def test_scores_prefer_the_documents_of_the_model(counts, fitted):
 
 @pytest.mark.slow
 def test_batches_that_stream_by_find_the_topics(counts):
-    model = LDA(2, alpha="learn", total_samples=20, random_state=0, step_size=0.5)
+    model = LDA(2, alpha="learn-asymmetric", total_samples=20, random_state=0, step_size=0.5)
     for _ in range(40):
         model.partial_fit(counts)
     assert model.n_updates_ == 40
@@ -218,7 +218,7 @@ def test_batches_that_stream_by_find_the_topics(counts):
 def test_streaming_goes_on_from_a_fit(counts, fitted):
     """From its topics and alpha, which steps this short leave alone; what is outdated goes."""
     model = copy.deepcopy(fitted)
-    model.set_params(alpha="learn", total_samples=20, step_size=1e-6).partial_fit(counts)
+    model.set_params(alpha="learn-asymmetric", total_samples=20, step_size=1e-6).partial_fit(counts)
     np.testing.assert_allclose(model.components_, fitted.components_, atol=0.02)
     np.testing.assert_allclose(model.alpha_, ALPHA, rtol=0.02)
     for name in ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_", "warnings_"):

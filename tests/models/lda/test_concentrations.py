@@ -51,11 +51,11 @@ def gibbs(key, c, totals, mean, how):
 def test_concentrations_keep_their_prior(how, getkey, seed):
     """Geweke (2004): counts drawn given the concentrations leave these at their prior."""
     rng = np.random.default_rng(seed)
-    size = (CHAINS, 1) if how == "symmetric" else (CHAINS, 3)
+    size = (CHAINS, 1) if how == "learn" else (CHAINS, 3)
     c = np.broadcast_to(rng.exponential(0.8, size), (CHAINS, 3))
     mean = jnp.float32(0.8)
     ends = np.asarray(gibbs(getkey(), jnp.asarray(c, jnp.float32), TOTALS, mean, how), np.float64)
-    columns = ends[:, :1] if how == "symmetric" else ends
+    columns = ends[:, :1] if how == "learn" else ends
 
     def p_values(expected):
         return {
@@ -78,7 +78,7 @@ def joint(rng, size, learn_alpha, learn_beta):
     def concentration(mean, length, how):
         if how is None:
             return np.full((size, length), mean)
-        width = 1 if how == "symmetric" else length
+        width = 1 if how == "learn" else length
         return np.broadcast_to(rng.exponential(mean, (size, width)), (size, length))
 
     alpha = concentration(MEANS["alpha"], 2, learn_alpha)
@@ -169,8 +169,8 @@ def joint_checks(getkey, seed, learn_alpha, learn_beta, factor=1.0):
 @pytest.mark.parametrize(
     ("learn_alpha", "learn_beta"),
     [
-        ("vector", "symmetric"),
-        pytest.param("symmetric", "vector", marks=pytest.mark.slow),
+        ("learn-asymmetric", "learn"),
+        pytest.param("learn", "learn-asymmetric", marks=pytest.mark.slow),
     ],
 )
 def test_learning_leaves_the_joint_law_invariant(learn_alpha, learn_beta, getkey, seed):
@@ -179,7 +179,7 @@ def test_learning_leaves_the_joint_law_invariant(learn_alpha, learn_beta, getkey
 
 @pytest.mark.slow
 def test_wrong_priors_are_seen(getkey, seed):
-    assert checks.family(joint_checks(getkey, seed, "vector", "symmetric", factor=1.1))
+    assert checks.family(joint_checks(getkey, seed, "learn-asymmetric", "learn", factor=1.1))
 
 
 @pytest.mark.parametrize("how", concentrations.LEARN)
@@ -198,7 +198,7 @@ def test_estimated_evidence_moves_alpha_by_its_cir_process(how, getkey):
         return jax.lax.fori_loop(0, 60, step, jnp.ones(2))
 
     c = np.asarray(jax.jit(chain)(jax.random.split(getkey(), 20_000)), np.float64)
-    laws = [(4, 3.5), (1, 3.5)] if how == "vector" else [(4, 5.0), (4, 5.0)]
+    laws = [(4, 3.5), (1, 3.5)] if how == "learn-asymmetric" else [(4, 5.0), (4, 5.0)]
     for column, (shape, rate) in zip(c.T, laws, strict=True):
         mean, variance = shape / rate, shape / rate**2
         assert checks.mean_z(column, mean, variance) > 1e-4

@@ -34,7 +34,7 @@ def fitted():
 def test_a_common_concentration_is_that_of_all_chains():
     """Also where chains find different topics, here in words drawn at random."""
     noise = np.random.default_rng(0).poisson(0.4, (30, 20))
-    fitted = topics.fit(sp.csr_array(noise), 6, chains=2, alpha="learn-symmetric", passes=20)
+    fitted = topics.fit(sp.csr_array(noise), 6, chains=2, alpha="learn", passes=20)
     assert {fitted.alpha.dtype, fitted.alpha_sd.dtype, fitted.beta.dtype} == {np.dtype(float)}
     assert 0 < fitted.shared[1].sum() < 6
     assert np.unique(fitted.alpha).size == np.unique(fitted.alpha_sd).size == 1

@@ -135,9 +135,9 @@ def test_double_precision(getkey):
         ({"local_step": lda_counts.Local("blocked", expected=True)}, "expected"),
         ({"local_step": lda_counts.Local(expected=True), "counts": "subsampled"}, "blocked"),
         ({"learn_alpha": "yes"}, "learn_alpha"),
-        ({"learn_alpha": "vector", "counts": "control-variate"}, "alpha"),
-        ({"learn_beta": "vector", "counts": "subsampled"}, "memoised"),
-        ({"learn_beta": "vector", "beta": np.ones((2, 3))}, "beta"),
+        ({"learn_alpha": "learn-asymmetric", "counts": "control-variate"}, "alpha"),
+        ({"learn_beta": "learn-asymmetric", "counts": "subsampled"}, "memoised"),
+        ({"learn_beta": "learn-asymmetric", "beta": np.ones((2, 3))}, "beta"),
         ({"alpha": 0.0}, "alpha"),
         ({"alpha": [0.1, -1.0]}, "alpha"),
         ({"alpha": [0.1, 0.1, 0.1]}, "alpha"),
@@ -145,8 +145,8 @@ def test_double_precision(getkey):
         ({"beta": 0.0}, "beta"),
         ({"beta": [0.1, np.inf, 0.1]}, "beta"),
         ({"beta": [0.1, 0.1]}, "beta"),
-        ({"learn_beta": "symmetric", "beta": [0.1, 0.2, 0.1]}, "beta"),
-        ({"learn_alpha": "symmetric", "alpha": [0.1, 0.2]}, "alpha"),
+        ({"learn_beta": "learn", "beta": [0.1, 0.2, 0.1]}, "beta"),
+        ({"learn_alpha": "learn", "alpha": [0.1, 0.2]}, "alpha"),
         ({"devices": jax.devices()[:1], "counts": "subsampled"}, "devices"),
         ({"devices": jax.devices()[:1] * 2}, "devices"),
         ({"batch_size": 0}, "batch_size"),
@@ -179,7 +179,7 @@ def test_empty_shape_is_refused(shape):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"learn_alpha": "vector"}, [0, 0, 0, 1, 0, 0, 1]),
+        ({"learn_alpha": "learn-asymmetric"}, [0, 0, 0, 1, 0, 0, 1]),
         ({"counts": "control-variate"}, [1, 0, 0, 1, 0, 0, 1]),
     ],
     ids=str,
@@ -192,7 +192,7 @@ def test_what_is_done_once_a_pass_is_done_after_each(options, expected, getkey):
 
 @pytest.mark.slow
 def test_alpha_learned_from_batches_is_common_where_asked(getkey):
-    options = {"learn_alpha": "symmetric", "counts": "subsampled", "batch_size": 4}
+    options = {"learn_alpha": "learn", "counts": "subsampled", "batch_size": 4}
     kernel, stream = lda.build(SMALL, (3, 3), **options)
     state = kernel.init(getkey(), jnp.ones((3, 3)))
     state, _ = run(getkey(), kernel, state, stream, 5)
@@ -203,7 +203,7 @@ def test_alpha_learned_from_batches_is_common_where_asked(getkey):
 @pytest.mark.slow
 def test_double_precision_with_single_precision_topics(getkey):
     with jax.enable_x64(True):
-        options = {"counts": "subsampled", "learn_alpha": "vector", "batch_size": 2}
+        options = {"counts": "subsampled", "learn_alpha": "learn-asymmetric", "batch_size": 2}
         kernel, stream = lda.build(SMALL, (2, 3), alpha=np.full(2, 0.1, np.float32), **options)
         state = kernel.init(getkey(), jnp.ones((2, 3), jnp.float32))
         state, trace = run(getkey(), kernel, state, stream, 3)

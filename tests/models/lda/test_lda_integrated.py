@@ -222,7 +222,13 @@ def test_a_fit_finds_topics_and_goes_on_as_if_it_had_not_stopped(tmp_path):
     topics = rng.dirichlet(np.full(80, 0.05), 5)
     shares = rng.dirichlet(np.full(5, 0.2), 300)
     counts = sp.csr_array(np.array([rng.multinomial(40, t @ topics) for t in shares]))
-    options = {"local": "integrated", "alpha": "learn", "beta": "learn", "chains": 2, "seed": 3}
+    options = {
+        "local": "integrated",
+        "alpha": "learn-asymmetric",
+        "beta": "learn",
+        "chains": 2,
+        "seed": 3,
+    }
     fitted = lda.fit(counts, 5, passes=60, **options)
     lda.fit(counts, 5, passes=30, checkpoint=tmp_path, **options)
     resumed = lda.fit(counts, 5, passes=60, checkpoint=tmp_path, resume=True, **options)

@@ -46,7 +46,7 @@ def test_beta_of_a_single_topic_is_learned():
 
 
 def test_what_is_learned_is_not_said_to_be_given(tmp_path):
-    page = lda.fit(COUNTS, 2, steps=1, alpha="learn").report(tmp_path / "report.html")
+    page = lda.fit(COUNTS, 2, steps=1, alpha="learn-asymmetric").report(tmp_path / "report.html")
     text = page.read_text()
     assert "alpha, learned" in text
     assert "beta, given" in text

@@ -22,7 +22,7 @@ from simplex_jax._src.runtime import processes
 
 PLAIN = ["--topics", 5, "--passes", 12, "--batch-size", 64]
 # The concentrations are learned; and documents do not share out evenly.
-RUN = [*PLAIN, "--alpha", "learn", "--beta", "learn"]
+RUN = [*PLAIN, "--alpha", "learn-asymmetric", "--beta", "learn"]
 DOCUMENTS = 1003
 
 
@@ -117,7 +117,7 @@ def test_mpirun_starts_processes_that_find_each_other(stored, alone, tmp_path):
 def long_run(request, stored, tmp_path_factory):
     """The options of a run of one or two chains, and what it finds where nothing interrupts it."""
     options = ["--topics", 5, "--batch-size", 48, "--eval-every", 5, "--chains", request.param]
-    options += ["--alpha", "learn"]
+    options += ["--alpha", "learn-asymmetric"]
     out = tmp_path_factory.mktemp("runs") / "long"
     return options, perplexities(run_alone(stored, out, [*options, "--steps", 40]))
 

@@ -39,7 +39,7 @@ def fit(kind, **options):
         steps=STEPS,
         batch_size=5,
         eval_every=3,
-        alpha="learn",
+        alpha="learn-asymmetric",
         heldout=HELDOUT,
         **{"seed": 7} | KINDS[kind] | options,
     )

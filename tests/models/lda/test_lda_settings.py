@@ -76,12 +76,12 @@ def test_settled_options_settle_to_themselves():
 def test_priors_are_numbers_or_learned():
     assert lda.resolve(COUNTS, 2, alpha=[0.1, 0.3], beta=1).alpha == (0.1, 0.3)
     assert prior("alpha", (0.1, 0.3), 2) == ((0.1, 0.3), None)
-    learned = lda.resolve(COUNTS, 2, alpha="learn", beta="learn")
-    assert prior("alpha", learned.alpha, 2) == (0.1, "vector")
-    assert prior("beta", learned.beta, 4) == (0.05, "symmetric")
-    other = lda.resolve(COUNTS, 2, alpha="learn-symmetric", beta="learn-vector")
-    assert prior("alpha", other.alpha, 2) == (0.1, "symmetric")
-    assert prior("beta", other.beta, 4) == (0.05, "vector")
+    learned = lda.resolve(COUNTS, 2, alpha="learn-asymmetric", beta="learn")
+    assert prior("alpha", learned.alpha, 2) == (0.1, "learn-asymmetric")
+    assert prior("beta", learned.beta, 4) == (0.05, "learn")
+    other = lda.resolve(COUNTS, 2, alpha="learn", beta="learn-asymmetric")
+    assert prior("alpha", other.alpha, 2) == (0.1, "learn")
+    assert prior("beta", other.beta, 4) == (0.05, "learn-asymmetric")
 
 
 def test_settings_go_into_json_and_back():
@@ -111,7 +111,7 @@ def test_settings_go_into_json_and_back():
         ),
         ({"num_topics": 2, "beta": [None]}, "^beta"),
         ({"num_topics": 2, "beta": "learn", "counts": "subsampled"}, "beta can be"),
-        ({"num_topics": 2, "alpha": "learn", "counts": "control-variate"}, "alpha can"),
+        ({"num_topics": 2, "alpha": "learn-asymmetric", "counts": "control-variate"}, "alpha can"),
         ({"num_topics": 2, "expected": True}, "expected"),
         ({"num_topics": 2, "sampler": "hmc"}, "sampler"),
         ({"num_topics": 2, "sampler": "smld", "total": "carried"}, "total is that of weights"),

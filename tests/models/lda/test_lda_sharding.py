@@ -26,10 +26,11 @@ corpus = device.on_host(sp.csr_array(rng.poisson(0.4, (37, 11)).astype(np.int32)
 found = {}
 for name, count, chains, learn in (
     ("one", None, 1, None), ("four", 4, 1, None),
-    ("chains on one", None, 2, None), ("chains on two", 2, 2, None), ("learned", 2, 1, "vector"),
+    ("chains on one", None, 2, None), ("chains on two", 2, 2, None),
+    ("learned", 2, 1, "learn-asymmetric"),
 ):
     devices = jax.devices()[:count] if count else None
-    options = {"learn_alpha": learn, "learn_beta": learn and "symmetric"}
+    options = {"learn_alpha": learn, "learn_beta": learn and "learn"}
     kernel, stream = lda.build(corpus, (3, 11), batch_size=8, devices=devices, **options)
     if chains > 1:
         kernel = base.chains(kernel, chains)
@@ -62,7 +63,7 @@ found["uneven"] = {
         "seeds": {"seeds": Seeds(np.array([0, 4, 3]), np.array([1, 2, 3]), np.float32(5.0))},
         "beta": {"beta": np.linspace(0.01, 1, 55, dtype=np.float32).reshape(5, 11)},
         "carried": {"total": "carried"},
-        "learned": {"learn_alpha": "vector", "learn_beta": "vector"},
+        "learned": {"learn_alpha": "learn-asymmetric", "learn_beta": "learn-asymmetric"},
         "others": {"sampler": "sgrld"},
     }.items()
 }

@@ -96,7 +96,7 @@ def test_options_go_with_it(changes, stored):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{"alpha": "learn"}, {"chains": 2}])
+@pytest.mark.parametrize("changes", [{"alpha": "learn-asymmetric"}, {"chains": 2}])
 def test_labels_stay_in_memory_where_they_must(changes, stored):
     fitted = lda.fit(stored, 3, **RUN | changes)
     assert fitted.state.sampler.memory.labels.shape[-1] == COUNTS.sum()

@@ -10,7 +10,7 @@ from simplex_jax._src.models.lda import model as lda
 from simplex_jax.sklearn import LDA
 
 COUNTS = np.array([[9, 8, 0, 0], [7, 9, 1, 0], [0, 0, 9, 8], [0, 1, 8, 9]] * 2)
-MODEL = LDA(2, alpha="learn", total_samples=8, random_state=0)
+MODEL = LDA(2, alpha="learn-asymmetric", total_samples=8, random_state=0)
 
 
 def stream(model, updates):
@@ -64,9 +64,9 @@ def test_step_sizes_may_be_a_schedule(streamed, tmp_path):
     ("params", "message"),
     [
         ({"beta": "learn"}, "only fit learns beta: give partial_fit one number"),
-        ({"beta": "learn-vector"}, "only fit learns beta"),
-        ({"beta": "learned"}, "beta must be a number or one of learn, learn-vector; it is"),
-        ({"alpha": "learned"}, "alpha must be a number or one of learn, learn-symmetric; it"),
+        ({"beta": "learn-asymmetric"}, "only fit learns beta"),
+        ({"beta": "learned"}, "beta must be a number or one of learn, learn-asymmetric; it is"),
+        ({"alpha": "learned"}, "alpha must be a number or one of learn, learn-asym"),
         ({"alpha": [0.1, 0.2, 0.3]}, "alpha must be one number or 2 of them; there are 3"),
         ({"beta": [0.1, 0.2]}, "beta must be one number or 4 of them; there are 2"),
         ({"n_components": 0}, "n_components must be an integer of at least 1"),
@@ -85,7 +85,7 @@ def test_bad_parameters_are_told(params, message):
     [
         {"n_components": 3},
         {"alpha": 0.1},
-        {"alpha": "learn-symmetric"},
+        {"alpha": "learn"},
         {"beta": [0.1, 0.1, 0.1, 0.2]},
         *({"sampler": sampler} for sampler in lda.SAMPLERS if sampler != "scir"),
     ],

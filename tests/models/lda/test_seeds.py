@@ -242,7 +242,7 @@ def test_a_topic_whose_seed_words_are_all_unknown_has_no_seed(tmp_path):
         {"counts": "subsampled", "batch_size": 10},
         {"counts": "control-variate", "batch_size": 10},
         {"sampler": "sgrhmc"},
-        {"alpha": "learn"},
+        {"alpha": "learn-asymmetric"},
         {"local": "blocked"},
     ],
     ids=str,

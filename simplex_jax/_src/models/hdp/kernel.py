@@ -302,7 +302,7 @@ def _log_beta(key: jax.Array, concentration: jax.Array, counts: jax.Array) -> ja
 def _draw(key: jax.Array, tables: jax.Array, log_x: jax.Array, prior: Prior) -> jax.Array:
     """Draw a concentration given its evidence, see `concentrations`."""
     evidence = Evidence(tables[None], log_x)
-    return concentrations.move(key, tables[None], evidence, prior, "vector")[0]
+    return concentrations.move(key, tables[None], evidence, prior, "learn-asymmetric")[0]
 
 
 def _weights(key: jax.Array, state: State, tables: jax.Array) -> State:

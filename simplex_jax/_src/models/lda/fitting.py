@@ -202,7 +202,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     mean, sd = moments["topics"].pooled(order, shared)
     prevalence, prevalence_sd, prevalence_range = posterior.prevalence(gathered, order, shared)
     # A common alpha pools all chains, whichever topics they have.
-    matched = () if settings.alpha == "learn-symmetric" else (order, shared)
+    matched = () if settings.alpha == "learn" else (order, shared)
     concentrations = {
         "alpha": moments["alpha"].pooled(*matched),
         "beta": moments["beta"].pooled(),

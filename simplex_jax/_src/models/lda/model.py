@@ -132,8 +132,9 @@ def build(
         alpha: Concentration of a document's topic proportions, per topic (not the sum), a scalar
             or [K].
         beta: Concentration of a topic, per word, a scalar, [V] or [K, V].
-        learn_alpha: "vector" learns one for each topic, "symmetric" a common one, None neither.
-        learn_beta: "symmetric" learns a common one, "vector" one for each word, None neither.
+        learn_alpha: "learn" learns one common to all topics, "learn-asymmetric" one for each, and
+            None neither.
+        learn_beta: The same for words.
         seeds: Pseudo-counts added to beta for some words of some topics; not with a learned beta.
         sampler: One of `SAMPLERS`; "smld-approximate" is for comparisons.
         total: How samplers of unnormalised weights treat a topic's total weight: "refreshed" draws
@@ -368,7 +369,7 @@ def _means(
     if learn_beta and np.ndim(beta) == 2:
         raise ValueError("beta must be a scalar or [V] if it is learned")
     for name, value, learn in (("alpha", alpha, learn_alpha), ("beta", beta, learn_beta)):
-        if learn == "symmetric" and np.ndim(value) and len(set(np.ravel(value).tolist())) > 1:
+        if learn == "learn" and np.ndim(value) and len(set(np.ravel(value).tolist())) > 1:
             raise ValueError(f"{name} must be one number if a common one is learned")
     return kernel.means_of(alpha, beta, shape, seeds)
 

@@ -10,23 +10,20 @@ from simplex_jax._src.models.lda import model, seeds
 from simplex_jax._src.models.lda.local_step import METHODS, Local
 from simplex_jax._src.models.options import MOST_CONCENTRATION, again, number, option, options
 from simplex_jax._src.models.pipeline import Session
+from simplex_jax._src.models.topics.concentrations import LEARN
 from simplex_jax._src.models.topics.options import TopicOptions
 
 # First values and prior means of learned concentrations.
 _FIRST = {"alpha": model.ALPHA, "beta": model.BETA}
-LEARN = {
-    "alpha": {"learn": "vector", "learn-symmetric": "symmetric"},
-    "beta": {"learn": "symmetric", "learn-vector": "vector"},
-}
 _COUNT = {"alpha": "K", "beta": "V"}
 
 
 def _concentration(name: str, value: Any) -> Any:
     """Return concentrations as plain numbers, or how they are learned."""
     if isinstance(value, str):
-        if value not in LEARN[name]:
+        if value not in LEARN:
             raise ValueError(
-                f"{name} must be a number or one of {', '.join(LEARN[name])}; it is {value!r}"
+                f"{name} must be a number or one of {', '.join(LEARN)}; it is {value!r}"
             )
         return value
     wanted = f"a number or a sequence of {_COUNT[name]} numbers"
@@ -81,21 +78,21 @@ class Options(TopicOptions):
     )
     alpha: Any = option(
         "Concentration of topic shares, per topic (not the sum): a number, or in Python one per "
-        "topic. learn: sample one for each topic; learn-symmetric: sample a common one. Not "
-        "learned with control-variate counts.",
+        "topic. learn: sample one common to all topics; learn-asymmetric: sample one for each. "
+        "Not learned with control-variate counts.",
         default=model.ALPHA,
         check=_concentration,
         parse=_typed_concentration,
-        metavar="NUMBER|learn|learn-symmetric",
+        metavar="NUMBER|learn|learn-asymmetric",
     )
     beta: Any = option(
         "Concentration of words, per word (not the sum): a number, or in Python one per word. "
-        "learn: sample a common one; learn-vector: sample one for each word. Learned with memoised "
-        "counts only.",
+        "learn: sample one common to all words; learn-asymmetric: sample one for each. Learned "
+        "with memoised counts only.",
         default=model.BETA,
         check=_concentration,
         parse=_typed_concentration,
-        metavar="NUMBER|learn|learn-vector",
+        metavar="NUMBER|learn|learn-asymmetric",
     )
     seed_words: Any = option(
         "Words expected in topics: a file, or in Python a list, with a line for each topic, "
@@ -209,7 +206,7 @@ class Options(TopicOptions):
             raise ValueError("seed_weight requires seed_words")
         # Counts that are left out depend on the data; `settle` checks them.
         counts = self.counts or "memoised"
-        learned = LEARN["alpha"].get(self.alpha), LEARN["beta"].get(self.beta)
+        learned = (x if isinstance(x, str) else None for x in (self.alpha, self.beta))
         seeded = self.seed_words is not None
         model.check_names(self.sampler, counts, *learned, seeded=seeded)
         lengths = (self.passes, self.steps, self.seconds)
@@ -234,16 +231,16 @@ class Arguments(Options, Session):
 def prior(name: str, value: Any, count: int) -> tuple[float | tuple[float, ...], str | None]:
     """Return concentrations as plain numbers, one or `count` of them, and how they are learned.
 
-    The latter is None, "symmetric" or "vector"; for learned ones the number is the first value and
-    the prior mean. Values out of range, or too many or too few, raise a ValueError.
+    The latter is None, "learn" or "learn-asymmetric"; for learned ones the number is the first
+    value and the prior mean. Values out of range, or too many or too few, raise a ValueError.
 
     Example:
-        >>> prior("alpha", "learn", 3), prior("beta", [0.5, 1.0], 2)
+        >>> prior("alpha", "learn-asymmetric", 3), prior("beta", [0.5, 1.0], 2)
         ((0.1, 'vector'), ((0.5, 1.0), None))
     """
     value = _concentration(name, value)
     if isinstance(value, str):
-        return _FIRST[name], LEARN[name][value]
+        return _FIRST[name], value
     if isinstance(value, tuple) and len(value) != count:
         raise ValueError(f"{name} must be one number or {count} of them; there are {len(value)}")
     return value, None

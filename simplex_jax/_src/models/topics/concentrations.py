@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from simplex_jax._src import arguments, draws
 from simplex_jax._src.samplers.rows import sums
 
-LEARN = ("symmetric", "vector")
+LEARN = ("learn", "learn-asymmetric")
 
 LEAST = 1e-12
 """Smallest learned concentration."""
@@ -111,7 +111,7 @@ def move(
     size = concentration.shape[0]
     tables, log_x = evidence.tables, evidence.log_x
     mean = jnp.broadcast_to(prior.mean, (size,))
-    if learn == "symmetric":
+    if learn == "learn":
         tables, log_x = tables.sum(keepdims=True), size * log_x
         concentration, mean = concentration[:1], mean[:1]
     rate = prior.shape / mean - log_x

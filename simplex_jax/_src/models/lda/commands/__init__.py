@@ -63,7 +63,8 @@ def _prior(name: str, value: Any, count: int, unit: str) -> str:
     numbers = np.broadcast_to(np.asarray(initial, float), count)
     shown = f"{numbers[0]:g} per {unit} (sum {numbers.sum():g})"
     if learned:
-        what = f"one of each {unit}" if learned == "vector" else f"one common to all {unit}s"
+        each = learned == "learn-asymmetric"
+        what = f"one of each {unit}" if each else f"one common to all {unit}s"
         return f"learned, {what}, from {shown}"
     return shown
 
