@@ -19,7 +19,17 @@ from support import statistics_checks as checks
 
 from simplex_jax._src import base, estimators, samplers
 from simplex_jax._src.geometry import manifolds, mirror
-from simplex_jax._src.samplers import barker, cir, euler, gbm, gmc, mamla, mapla, scir
+from simplex_jax._src.samplers import (
+    barker,
+    cir,
+    dirichlet_paths,
+    euler,
+    gbm,
+    gmc,
+    mamla,
+    mapla,
+    scir,
+)
 from simplex_jax._src.samplers.positive import Evidence, LogEvidence
 
 # Their bias is stated in their `build` or in docs/which_sampler.md, and tested in files of their
@@ -123,6 +133,16 @@ def metric(x):
     return jnp.diag(1 + x**2)
 
 
+def one_vector_for_all():
+    """At a concentration of 1e7 the vectors of a path are equal, and Dirichlet."""
+    kernel = dirichlet_paths.build(0.5, [0.0, 1.0], concentration=1e7, pace=0.3)
+    counts = jnp.array([[1, 1, 2], [0, 2, 4]])
+    target = simplex_target(kernel, POSTERIOR, counts, lambda x: np.exp(x[:, 1]))
+    return target._replace(
+        draw=lambda rng, n: np.repeat(rng.dirichlet(POSTERIOR, n)[:, None], 2, axis=1)
+    )
+
+
 COUNTED = estimators.categorical(len(LABELS))
 STATIONARY: dict[str, Callable[[], Target]] = {
     "scir": lambda: simplex_target(scir.build(COUNTED, 0.5, 0.4), POSTERIOR, LABELS, np.exp),
@@ -130,6 +150,7 @@ STATIONARY: dict[str, Callable[[], Target]] = {
         rld.build(COUNTED, 0.5, 0.02, metropolis=len(LABELS)), POSTERIOR, LABELS, np.exp
     ),
     "cir": gamma_rates,
+    "dirichlet_paths": one_vector_for_all,
     "gbm": lognormals,
     "barker": lambda: log_gamma_target(barker.build(log_gamma, 1.0)),
     "mapla": lambda: log_gamma_target(mapla.build(log_gamma, metric, 0.2)),

@@ -13,10 +13,11 @@ class Case(NamedTuple):
         kernel: The kernel, at a step size that is stable for thousands of updates.
         position: The argument of its `init`.
         stream: A stream of batches.
-        rebuild: `(step_size) -> kernel`, the same kernel with a step size or schedule.
+        rebuild: `(step_size) -> kernel`, the same kernel with a step size or schedule; None if it
+            has no step size.
     """
 
     kernel: base.Kernel
     position: base.Position
     stream: batches.Stream
-    rebuild: Callable[..., base.Kernel]
+    rebuild: Callable[..., base.Kernel] | None

@@ -1,4 +1,4 @@
-"""Small problems for SGRLD and the Cox-Ingersoll-Ross and lognormal kernels."""
+"""Small problems for SGRLD, the Cox-Ingersoll-Ross and lognormal kernels, and Dirichlet paths."""
 
 import functools
 
@@ -7,7 +7,7 @@ import numpy as np
 from baselines import reflected_cir
 
 from simplex_jax._src import batches, estimators
-from simplex_jax._src.samplers import cir, gbm, scir, sgrld
+from simplex_jax._src.samplers import cir, dirichlet_paths, gbm, scir, sgrld
 from simplex_jax._src.samplers.positive import Evidence, LogEvidence
 from support.contract_case import Case
 
@@ -47,7 +47,14 @@ def positive_gbm():
     return Case(rebuild(0.2), position, batches.uniform(EVENTS, 4), rebuild)
 
 
+def paths():
+    kernel = dirichlet_paths.build(0.5, [0.0, 0.5, 2.0, 0.0], parents=[-1, 0, 0, -1])
+    counts = np.array([[8, 1, 0], [3, 3, 0], [9, 1, 3], [1, 0, 2]], np.float32)
+    return Case(kernel, jnp.ones((4, 3)), lambda key, step: jnp.asarray(counts), None)
+
+
 CASES = {
+    "dirichlet_paths": paths,
     "cir": positive_cir,
     "gbm": positive_gbm,
     "scir": functools.partial(simplex, scir.build, 0.5),

@@ -15,7 +15,7 @@ _WORD = 32
 _SMALLEST = 256
 
 
-def _positions(mask: jax.Array, capacity: int) -> jax.Array:
+def positions(mask: jax.Array, capacity: int) -> jax.Array:
     """Return the positions of the first ``capacity`` true entries, padded with ``len(mask)``.
 
     Same as ``jnp.nonzero(mask, size=capacity)``, at a third of the cost: bits are counted by word,
@@ -85,12 +85,12 @@ def sample(
         return jnp.where(drawn < 0, jnp.nan, drawn)
 
     def sweep(value: jax.Array) -> jax.Array:
-        index = _positions(value < 0, many)
+        index = positions(value < 0, many)
         parameters = parameter.at[index].get(mode="clip")
         drawn = propose(key, 4, index, parameters)
         # Otherwise the loops that search for rejected entries would recompute it for each.
         drawn = lax.optimization_barrier(jnp.where(index < size, drawn, 0))
-        rejected = _positions(drawn < 0, few)
+        rejected = positions(drawn < 0, few)
         last = last_rounds(
             6,
             index.at[rejected].get(mode="clip"),

@@ -19,6 +19,7 @@ from simplex_jax._src.numpyro.sites import Kind, Layout, Values
 from simplex_jax._src.samplers import (
     barker,
     cir,
+    dirichlet_paths,
     gbm,
     gmc,
     gsgnht,
@@ -95,6 +96,7 @@ _UNFIT: dict[Build, str] = {
     ),
     cir.build: "it is for one gamma law: SCIR moves gamma sites",
     gbm.build: "it is for one lognormal law",
+    dirichlet_paths.build: "it is for counts at several times or of several groups",
 }
 # Option values with which a kernel is unfit: option, value and reason.
 _UNFIT_OPTIONS: dict[Build, tuple[str, str, str]] = {

@@ -1,6 +1,8 @@
 """Sampling algorithms, one per module: `State`, `Info`, `init`, `update`, `build`.
 
 - On the simplex, from counts (`estimators`, `gradients.counts`): `scir`, `sgrld`, `sgrhmc`, `smld`.
+- Paths and forests of probability vectors, from counts at each time or group: `dirichlet_paths`,
+  exact.
 - On (0, inf), from the evidence of `positive`: `cir` for gamma, `gbm` for lognormal posteriors.
 - On R^d, from gradients (`gradients`): `sgld`, `sghmc`, `sgnht`, `sgbd`, and `recipe` for your own
   sampler; from a log density: `barker`, exact.
@@ -13,6 +15,7 @@
 from simplex_jax._src.samplers import (
     barker,
     cir,
+    dirichlet_paths,
     gbm,
     gmc,
     gsgnht,
@@ -34,6 +37,7 @@ from simplex_jax._src.samplers import (
 __all__ = [
     "barker",
     "cir",
+    "dirichlet_paths",
     "gbm",
     "gmc",
     "gsgnht",

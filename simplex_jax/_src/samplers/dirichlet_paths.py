@@ -1,0 +1,534 @@
+"""Paths and forests of probability vectors: Dirichlet steps from one to the next, exact updates."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+
+from simplex_jax._src import arguments, draws
+from simplex_jax._src.base import Batch, Kernel, freeze, static
+from simplex_jax._src.geometry import simplex
+from simplex_jax._src.samplers.seating import seat, stirling
+
+__all__ = ["Info", "State", "build", "init", "update"]
+
+_SMALLEST_SHAPE = 1e-12
+_LOWEST = -1 / _SMALLEST_SHAPE
+# Concentration and pace are drawn this many times given the tables, which cost nothing.
+_ROUNDS = 3
+# Lengths of moves of logs: any between these, as each suits some amount of data.
+_SHORTEST, _LONGEST = 0.01, 1.5
+
+
+class State(NamedTuple):
+    """State of a forest.
+
+    Attributes:
+        position: Log probabilities of the vectors, [..., T, V].
+        base: Log probabilities of the base, [..., V].
+        concentration: c, [...].
+        pace: r, [...].
+        step: Number of updates done, int32.
+    """
+
+    position: jax.Array
+    base: jax.Array
+    concentration: jax.Array
+    pace: jax.Array
+    step: jax.Array
+
+
+class Info(NamedTuple):
+    """Diagnostics of an update.
+
+    Attributes:
+        concentration: c, [...].
+        pace: r, [...].
+        acceptance: Share of accepted moves of c and r given the vectors, [...]; 0 if none was made.
+        base_tables: Tables of each category at the base, [..., V]: counts of the base, whole
+            numbers.
+    """
+
+    concentration: jax.Array
+    pace: jax.Array
+    acceptance: jax.Array
+    base_tables: jax.Array
+
+
+def init(
+    key: jax.Array,
+    position: ArrayLike,
+    *,
+    gaps: jax.Array,
+    parents: jax.Array,
+    concentration: jax.Array | None,
+    pace: jax.Array | None,
+    deviation: jax.Array,
+    pace_prior: tuple[jax.Array, jax.Array],
+) -> State:
+    """Start from probability vectors [..., T, V]; nonnegative weights are normalised.
+
+    The base starts as their mean, and a learned c or r at the median of its prior.
+
+    Raises:
+        ValueError: The position has a negative, NaN or infinite entry, an all-zero row, or a number
+            of vectors that is not that of `gaps`; or c or r does not broadcast to its paths.
+    """
+    del key
+    log_p = simplex.log_probabilities(position)
+    if log_p.ndim < 2 or log_p.shape[-2] != parents.shape[0]:
+        raise ValueError(
+            f"position must have shape [..., {parents.shape[0]}, V], a vector for each of gaps; "
+            f"its shape is {log_p.shape}"
+        )
+    # A weight of 0 is as good as the smallest probability that a vector can have.
+    log_p = jnp.maximum(log_p, _LOWEST)
+    lead, dtype = log_p.shape[:-2], log_p.dtype
+    c = deviation**-2 if concentration is None else concentration
+    r = jnp.exp(pace_prior[0]) if pace is None else pace
+
+    def spread(name, value):
+        if np.broadcast_shapes(jnp.shape(value), lead) != lead:
+            raise ValueError(
+                f"{name} of shape {jnp.shape(value)} does not broadcast to the paths {lead}"
+            )
+        return jnp.broadcast_to(jnp.asarray(value, dtype), lead)
+
+    base = jax.nn.logsumexp(log_p, axis=-2) - math.log(log_p.shape[-2])
+    return State(
+        log_p,
+        jnp.maximum(simplex.normalise(base), _LOWEST),
+        spread("concentration", c),
+        spread("pace", r),
+        jnp.zeros((), jnp.int32),
+    )
+
+
+def update(
+    key: jax.Array,
+    state: State,
+    batch: Batch,
+    *,
+    beta: ArrayLike | Callable[[jax.Array], jax.Array],
+    gaps: jax.Array,
+    parents: jax.Array,
+    concentration: jax.Array | None,
+    pace: jax.Array | None,
+    deviation: jax.Array,
+    pace_prior: tuple[jax.Array, jax.Array],
+    moves: int = 2,
+) -> tuple[State, Info]:
+    """Draw all vectors, the base, and a learned c and r, given counts [..., T, V].
+
+    The batch is the counts: whole numbers from 0 on. Other counts become NaN under ``jit``.
+
+    Raises:
+        ValueError: The counts have another shape than the position, or are not whole numbers.
+    """
+    counts = _whole(state, batch)
+    key_given_paths, key_tables, key_given_tables, key_base, key_paths = jax.random.split(key, 5)
+    forest = _Forest(gaps, parents)
+    prior = _Prior(concentration is None, pace is None, deviation, pace_prior)
+    c, r, acceptance = _move_given_paths(key_given_paths, state, counts, forest, prior, moves)
+    customers, base_tables, seated = _pass_tables(key_tables, state, counts, c, r, forest)
+    c, r = _draw_given_tables(key_given_tables, c, r, seated, forest, prior)
+    prior_counts = beta(base_tables) if callable(beta) else beta
+    base = draws.log_dirichlet(key_base, jnp.asarray(prior_counts, counts.dtype) + base_tables)
+    base = jnp.maximum(base, _LOWEST)
+    position = _draw_paths(key_paths, state.position, customers, base, c, r, forest)
+    return State(position, base, c, r, state.step + 1), Info(c, r, acceptance, base_tables)
+
+
+def _whole(state: State, batch: Batch) -> jax.Array:
+    counts = jnp.asarray(batch).astype(state.position.dtype)
+    if counts.shape != state.position.shape:
+        raise ValueError(
+            f"counts must have the shape of the position, {state.position.shape}; "
+            f"their shape is {counts.shape}"
+        )
+    valid = arguments.nonnegative(counts) & (counts == jnp.floor(counts))
+    arguments.require("counts", counts, valid, "whole numbers from 0 on")
+    return jnp.where(valid, counts, jnp.nan)
+
+
+class _Forest(NamedTuple):
+    """Gaps and parents [T]; vectors without a parent have the parent -1."""
+
+    gaps: jax.Array
+    parents: jax.Array
+
+    def times(self, pace: jax.Array) -> jax.Array:
+        """Return r gap of each vector, [T, ...]; inf without a parent."""
+        gaps = self.gaps.reshape(-1, *(1,) * pace.ndim)
+        roots = self.parents.reshape(gaps.shape) < 0
+        return jnp.where(roots, jnp.inf, pace * gaps)
+
+
+class _Prior(NamedTuple):
+    learn_concentration: bool
+    learn_pace: bool
+    deviation: jax.Array
+    pace: tuple[jax.Array, jax.Array]
+
+    def log_density(self, c: jax.Array, r: jax.Array) -> jax.Array:
+        """Return the log prior density of log c and log r, but for a constant."""
+        mean, sd = self.pace
+        half_cauchy = 0.5 * jnp.log(c) - jnp.log(c + self.deviation**-2)
+        return half_cauchy - 0.5 * ((jnp.log(r) - mean) / sd) ** 2
+
+
+def _precision(time: jax.Array) -> jax.Array:
+    """Return w = 1 / (1 - exp(-2 r gap))."""
+    return -1 / jnp.expm1(-2 * time)
+
+
+def _mixture(
+    log_base: jax.Array, log_parent: jax.Array, time: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return the log of (1 - e) parent + e base, and the log odds of the parent."""
+    from_base = log_base + jnp.log(-jnp.expm1(-time))
+    from_parent = log_parent - time
+    return jnp.logaddexp(from_base, from_parent), from_parent - from_base
+
+
+def _vector(position: jax.Array, t: jax.Array) -> jax.Array:
+    return lax.dynamic_index_in_dim(position, t, axis=-2, keepdims=False)
+
+
+def _parent(position: jax.Array, parent: jax.Array) -> jax.Array:
+    """Return the vectors of the parent; of the first vector if there is none, with weight 0."""
+    return _vector(position, jnp.maximum(parent, 0))
+
+
+def _move_given_paths(
+    key: jax.Array, state: State, counts: jax.Array, forest: _Forest, prior: _Prior, moves: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Metropolis moves of c and r given the vectors, with the tables summed out.
+
+    Categories that a path never counts are one category here, of which only the sums matter: sums
+    of categories have the same distribution as categories, so c and r are drawn with the rest's
+    composition integrated out. Each uncounted category tells c and r otherwise, and with thousands
+    of them no move would be accepted. The update does not use the composition before it draws a
+    new one.
+    """
+    c, r = state.concentration, state.pace
+    if not moves or not (prior.learn_concentration or prior.learn_pace):
+        return c, r, jnp.zeros_like(c)
+    counted = jnp.any(counts != 0, axis=-2)
+    has_rest = ~jnp.all(counted, axis=-1)
+
+    base_rest = _rest(state.base, counted)
+
+    def log_ratio(new, old):
+        def of_vector(total, inputs):
+            t, parent, *times = inputs
+            p, before = _vector(state.position, t), _parent(state.position, parent)
+            p_rest, before_rest = _rest(p, counted), _rest(before, counted)
+            sums = []
+            for (c, _), time, sign in zip((new, old), times, (1, -1), strict=True):
+                a = c * _precision(time)
+                each = _log_density(p, state.base, before, time[..., None], a[..., None])
+                one = _log_density(p_rest, base_rest, before_rest, time, a)
+                whole = stirling(a) - 0.5 * jnp.log(a) + jnp.where(has_rest, one, 0)
+                sums.append((sign * each, sign * whole))
+            (each_new, whole_new), (each_old, whole_old) = sums
+            each = jnp.sum(jnp.where(counted, each_new + each_old, 0), axis=-1)
+            return total + each + whole_new + whole_old, None
+
+        times = forest.times(new[1]), forest.times(old[1])
+        number = lax.iota(jnp.int32, forest.parents.shape[0])
+        zero = jnp.zeros_like(c)
+        total = lax.scan(of_vector, zero, (number, forest.parents, *times))[0]
+        return total + prior.log_density(*new) - prior.log_density(*old)
+
+    def move(state, key):
+        c, r, accepted = state
+        key_length, key_move, key_accept = jax.random.split(key, 3)
+        longest = math.log(_LONGEST / _SHORTEST)
+        lengths = _SHORTEST * jnp.exp(longest * jax.random.uniform(key_length, (2, *c.shape)))
+        moves = lengths * jax.random.normal(key_move, (2, *c.shape))
+        # c and r together leave the steps of short gaps as they are, of which r / c is the size.
+        both = prior.learn_concentration and prior.learn_pace
+        log_c = moves[0] + moves[1] if both else moves[0]
+        new_c = c * jnp.exp(log_c.astype(c.dtype)) if prior.learn_concentration else c
+        new_r = r * jnp.exp(moves[0].astype(r.dtype)) if prior.learn_pace else r
+        ratio = log_ratio((new_c, new_r), (c, r))
+        accept = -jax.random.exponential(key_accept, c.shape, c.dtype) < ratio
+        return (
+            jnp.where(accept, new_c, c),
+            jnp.where(accept, new_r, r),
+            accepted + accept.astype(c.dtype),
+        ), None
+
+    (c, r, accepted), _ = lax.scan(move, (c, r, jnp.zeros_like(c)), jax.random.split(key, moves))
+    return c, r, accepted / moves
+
+
+def _rest(log_p: jax.Array, counted: jax.Array) -> jax.Array:
+    """Return the log of the sum over categories that are not counted; 0 if all are."""
+    total = jax.nn.logsumexp(jnp.where(counted, -jnp.inf, log_p), axis=-1)
+    return jnp.where(jnp.all(counted, axis=-1), 0, jnp.maximum(total, _LOWEST))
+
+
+def _log_density(
+    log_p: jax.Array, log_base: jax.Array, log_parent: jax.Array, time: jax.Array, total: jax.Array
+) -> jax.Array:
+    """Return what a category adds to the log density of Dirichlet(total q) at p.
+
+    With a = total q it is (a - 1) log p - log Gamma(a), but for what depends on p alone, and for
+    multiples of the sums of q and p, which are 1. In this form, where d = log q - log p, it is of
+    the order of 1 however large a is, and float32 has its digits.
+    """
+    log_q, _ = _mixture(log_base, log_parent, time)
+    log_total = jnp.log(total)
+    log_q = jnp.maximum(log_q, math.log(_SMALLEST_SHAPE) - log_total)
+    a = jnp.exp(log_q + log_total)
+    d = log_q - log_p
+    near = jnp.abs(d) < 1
+    close = jnp.where(near, d, 0)
+    divergence = jnp.where(
+        near, a * (close + jnp.expm1(-close)), a * (d - 1) + total * jnp.exp(log_p)
+    )
+    return 0.5 * jnp.log(a) - stirling(a) - divergence
+
+
+class _Seated(NamedTuple):
+    """Sums over the categories of each vector, [T, ...]."""
+
+    tables: jax.Array
+    inherited: jax.Array
+    customers: jax.Array
+
+
+def _pass_tables(
+    key: jax.Array, state: State, counts: jax.Array, c: jax.Array, r: jax.Array, forest: _Forest
+) -> tuple[jax.Array, jax.Array, _Seated]:
+    """Draw the tables of each vector's customers and pass them to its parent or to the base."""
+    number = forest.parents.shape[0]
+    times = forest.times(r)
+
+    def of_vector(carry, inputs):
+        customers, base_tables = carry
+        key, t, parent, time = inputs
+        time = time[..., None]
+        log_q, log_odds = _mixture(state.base, _parent(state.position, parent), time)
+        shapes = jnp.exp(log_q + jnp.log(c[..., None] * _precision(time)))
+        here = _vector(customers, t)
+        tables, inherited = seat(key, here, jnp.maximum(shapes, _SMALLEST_SHAPE), log_odds)
+        above = jnp.maximum(parent, 0)
+        customers = lax.dynamic_update_index_in_dim(
+            customers, _vector(customers, above) + inherited, above, axis=-2
+        )
+        sums = _Seated(*(jnp.sum(x, axis=-1) for x in (tables, inherited, here)))
+        return (customers, base_tables + tables - inherited), sums
+
+    keys = jax.random.split(key, number)
+    inputs = keys, lax.iota(jnp.int32, number), forest.parents, times
+    carry = counts, jnp.zeros_like(state.base)
+    (customers, base_tables), seated = lax.scan(of_vector, carry, inputs, reverse=True)
+    return customers, base_tables, seated
+
+
+def _draw_given_tables(
+    key: jax.Array, c: jax.Array, r: jax.Array, seated: _Seated, forest: _Forest, prior: _Prior
+) -> tuple[jax.Array, jax.Array]:
+    """Draw c, conjugate given auxiliary beta variates, and r by Metropolis, given the tables."""
+    if not (prior.learn_concentration or prior.learn_pace):
+        return c, r
+    from_base = seated.tables - seated.inherited
+    none = seated.customers == 0
+
+    def log_density(r, c, log_q):
+        time = forest.times(r)
+        w = _precision(time)
+        # Without a parent the time is infinite, and all tables are of the base.
+        inherited = jnp.where(seated.inherited > 0, seated.inherited * -time, 0)
+        terms = from_base * jnp.log(-jnp.expm1(-time)) + inherited
+        terms = terms + seated.tables * jnp.log(w) + c * w * log_q
+        return jnp.sum(terms, axis=0) + prior.log_density(c, r)
+
+    def draw(state, key):
+        c, r = state
+        key_q, key_rate, key_c, key_r = jax.random.split(key, 4)
+        w = _precision(forest.times(r))
+        # log q, q ~ Beta(c w, customers), without cancellation where it is near 0.
+        shapes = jnp.stack([c * w, jnp.where(none, 1, seated.customers)])
+        log_x, log_y = draws.loggamma(key_q, shapes)
+        log_q = jnp.where(none, 0, -jax.nn.softplus(log_y - log_x))
+        if prior.learn_concentration:
+            # Half-Cauchy, as a mixture: c ~ Gamma(1/2, rate), rate ~ Gamma(1/2, deviation^-2).
+            rate = jax.random.exponential(key_rate, c.shape, c.dtype) / (c + prior.deviation**-2)
+            log_g = draws.loggamma(key_c, 0.5 + jnp.sum(seated.tables, axis=0))
+            c = jnp.exp(log_g - jnp.log(rate - jnp.sum(w * log_q, axis=0)))
+        if prior.learn_pace:
+            for key_try in jax.random.split(key_r, 3):
+                key_length, key_move, key_accept = jax.random.split(key_try, 3)
+                u = jax.random.uniform(key_length, r.shape, r.dtype)
+                length = _SHORTEST * jnp.exp(math.log(_LONGEST / _SHORTEST) * u)
+                new = r * jnp.exp(length * jax.random.normal(key_move, r.shape, r.dtype))
+                ratio = log_density(new, c, log_q) - log_density(r, c, log_q)
+                accept = -jax.random.exponential(key_accept, r.shape, r.dtype) < ratio
+                r = jnp.where(accept, new, r)
+        return (c, r), None
+
+    return lax.scan(draw, (c, r), jax.random.split(key, _ROUNDS))[0]
+
+
+def _draw_paths(
+    key: jax.Array,
+    position: jax.Array,
+    customers: jax.Array,
+    base: jax.Array,
+    c: jax.Array,
+    r: jax.Array,
+    forest: _Forest,
+) -> jax.Array:
+    """Draw each vector given its parent, the base and its customers."""
+
+    def of_vector(position, inputs):
+        key, t, parent, time = inputs
+        time = time[..., None]
+        log_q, _ = _mixture(base, _parent(position, parent), time)
+        shapes = jnp.exp(log_q + jnp.log(c[..., None] * _precision(time)))
+        shapes = jnp.maximum(shapes, _SMALLEST_SHAPE) + _vector(customers, t)
+        drawn = jnp.maximum(draws.log_dirichlet(key, shapes), _LOWEST)
+        return lax.dynamic_update_index_in_dim(position, drawn, t, axis=-2), None
+
+    number = forest.parents.shape[0]
+    keys = jax.random.split(key, number)
+    inputs = keys, lax.iota(jnp.int32, number), forest.parents, forest.times(r)
+    return lax.scan(of_vector, position, inputs)[0]
+
+
+def build(
+    beta: ArrayLike | Callable[[jax.Array], jax.Array],
+    gaps: ArrayLike,
+    *,
+    parents: ArrayLike | None = None,
+    concentration: ArrayLike | str = "learn",
+    pace: ArrayLike | str = "learn",
+    deviation: float = 0.2,
+    pace_prior: tuple[float, float] | None = None,
+    moves: int = 2,
+) -> Kernel:
+    r"""Sample probability vectors that change from one time, or group, to the next.
+
+    The vectors of a path share a base :math:`p_0`. Each continues its parent, a vector before it,
+    across a gap :math:`d_t`, or has no parent:
+
+    .. math::
+        p_0 \sim \text{Dirichlet}(\beta), \quad
+        p_t \sim \text{Dirichlet}\big(c\, w_t\, [(1 - e_t)\, p_{\text{parent}(t)} + e_t\, p_0]\big)
+
+        e_t = 1 - e^{-r d_t}, \quad w_t = 1 / (1 - e^{-2 r d_t})
+
+    and :math:`p_t \sim \text{Dirichlet}(c\, p_0)` without a parent. Every :math:`p_t` has mean
+    :math:`p_0` and, to first order, variance :math:`p_0 / c`, whatever the gaps. With large c all
+    are equal, with large r they are independent given the base. Counts at t are multinomial with
+    :math:`p_t`.
+
+    An update leaves the posterior invariant. From children to parents it draws the tables of a
+    Chinese restaurant, :math:`L_{tv} \sim \text{CRT}(x_{tv}, c\, w_t [\cdot]_v)`, of customers x:
+    the counts and what the children passed on. Each table passes to the parent with probability
+    :math:`(1 - e_t) p_{\text{parent}(t), v} / [\cdot]_v` and to the base otherwise. Given the
+    tables, c has a gamma distribution, with an auxiliary
+    :math:`\text{Beta}(c\, w_t, \sum_v x_{tv})`, and r moves by Metropolis. Then
+    :math:`p_0 \sim \text{Dirichlet}(\beta + \text{tables at the base})` and, from parents to
+    children, :math:`p_t \sim \text{Dirichlet}(c\, w_t [\cdot] + x_t)`: whole paths at once.
+    Metropolis moves of c and r given the vectors, with the tables summed out, interweave with those
+    given the tables. In these, categories that a path never counts are merged into one. Shapes are
+    at least 1e-12.
+
+    Priors: the relative deviation :math:`c^{-1/2}` is half-Cauchy; log r is normal, by default
+    around 3 divided by the time that the longest path covers, with standard deviation 1.5.
+
+    Args:
+        beta: Concentrations of the base, positive, broadcast to [..., V]. Or a function from the
+            tables at the base, [..., V], which are counts of the base, to such: to learn beta, let
+            it return a draw given the tables. It is called once in an update.
+        gaps: Times from each vector's parent, [T], finite and positive. Entries of vectors without
+            a parent are not used.
+        parents: Index of each vector's parent, [T], below its own, or -1 for none. By default the
+            vectors are a chain.
+        concentration: c, positive, broadcast to the paths [...], or "learn".
+        pace: r, likewise: 1 / r is the time in which a path forgets.
+        deviation: Scale of the half-Cauchy prior of c^-1/2.
+        pace_prior: Mean and standard deviation of log r.
+        moves: Number of Metropolis moves of c and r given the vectors, from 0 on.
+
+    Returns:
+        A kernel over log probabilities [..., T, V], whose batches are counts in this shape. Leading
+        axes are independent forests of this structure, each with its own base, c and r. Its `init`
+        takes probabilities.
+
+    Raises:
+        ValueError: An argument is out of range, or shapes do not fit.
+
+    Example: shares of three parties in four elections, the last after a long gap.
+
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax.samplers import dirichlet_paths
+        >>> votes = jnp.array([[50, 30, 20], [45, 35, 20], [40, 38, 22], [20, 60, 20]])
+        >>> kernel = dirichlet_paths.build(beta=1.0, gaps=[0.0, 4.0, 4.0, 12.0])
+        >>> state = kernel.init(jax.random.key(0), jnp.ones((4, 3)))
+        >>> update = jax.jit(kernel.update)
+        >>> for key in jax.random.split(jax.random.key(1), 100):
+        ...     state, info = update(key, state, votes)
+        >>> state.position.shape, bool(info.concentration > 0)
+        ((4, 3), True)
+    """
+    gaps = np.atleast_1d(np.asarray(arguments.as_float("gaps", gaps)))
+    if gaps.ndim != 1 or not gaps.size:
+        raise ValueError(f"gaps must be a vector, one for each time; its shape is {gaps.shape}")
+    above = _parents(parents, len(gaps))
+    used = jnp.asarray(np.where(above < 0, 1, gaps).astype(gaps.dtype))
+    arguments.require("gaps", used, arguments.positive(used), "finite and positive")
+    if pace_prior is None:
+        time = np.zeros(len(gaps))
+        for t in np.flatnonzero(above >= 0):
+            time[t] = time[above[t]] + gaps[t]
+        pace_prior = (math.log(3 / (time.max() or 1)), 1.5)
+    mean, sd = arguments.as_float("pace_prior", pace_prior[0]), pace_prior[1]
+    arguments.require("pace_prior", mean, jnp.isfinite(mean), "finite")
+    moves = arguments.at_least("moves", moves, 0)
+    shared = {
+        "gaps": used,
+        "parents": jnp.asarray(above, jnp.int32),
+        "concentration": _learned("concentration", concentration),
+        "pace": _learned("pace", pace),
+        "deviation": arguments.scalar("deviation", deviation),
+        "pace_prior": (mean, arguments.scalar("standard deviation of pace_prior", sd)),
+    }
+    if not callable(beta):
+        beta = arguments.masked("beta", arguments.as_float("beta", beta))
+    return freeze(init, static(update, moves=moves), shared, beta=beta)
+
+
+def _parents(parents: ArrayLike | None, number: int) -> np.ndarray:
+    if parents is None:
+        return np.arange(-1, number - 1)
+    above = np.asarray(parents)
+    if above.shape != (number,) or not np.issubdtype(above.dtype, np.integer):
+        raise ValueError(
+            f"parents must be {number} integers, one for each of gaps; "
+            f"they are {above.dtype} of shape {above.shape}"
+        )
+    wrong = np.flatnonzero((above < -1) | (above >= np.arange(number)))
+    if wrong.size:
+        raise ValueError(
+            f"a parent must come before its children: parents[{wrong[0]}] is {above[wrong[0]]}; "
+            "order the vectors by time, and use -1 for those without a parent"
+        )
+    return above
+
+
+def _learned(name: str, value: ArrayLike | str) -> jax.Array | None:
+    if isinstance(value, str):
+        arguments.choice(name, value, ["learn"])
+        return None
+    return arguments.masked(name, arguments.as_float(name, value))

@@ -1,0 +1,455 @@
+"""Paths and forests of probability vectors: joint tests, limits, quadrature, and extremes.
+
+Each statistical test fails by chance with a probability of at most 1e-3 at a fresh seed.
+"""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special, stats
+from support import statistics_checks as checks
+
+from simplex_jax._src.samplers import dirichlet_paths, seating
+
+# A chain; two chains, of which one branches; groups.
+FORESTS = {
+    "chain": ((-1, 0, 1, 2), (0.0, 0.4, 1.3, 1.0), (5, 0, 9, 4)),
+    "forest": ((-1, 0, 0, -1, 1, 3), (0.0, 0.2, 1.0, 0.0, 0.5, 2.0), (3, 0, 6, 2, 10, 1)),
+    "groups": ((-1, -1, -1), (0.0, 0.0, 0.0), (5, 1, 9)),
+}
+V, DEVIATION, PACE = 4, 0.6, (0.0, 1.0)
+BETA = np.array([0.3, 0.6, 1.0, 0.5])
+
+
+def log_dirichlet(rng, a):
+    """Logs of Dirichlet draws, with the boost of small shapes."""
+    log_g = np.log(rng.gamma(a + 1)) + np.log(rng.random(a.shape)) / a
+    return log_g - special.logsumexp(log_g, axis=-1, keepdims=True)
+
+
+def prior(rng, forest, number, concentration=None, pace=None):
+    """Exact draws: log vectors [number, T, V], log base, c and r."""
+    parents, gaps, _ = forest
+    base = log_dirichlet(rng, np.broadcast_to(BETA, (number, V)))
+    c = (DEVIATION * np.abs(rng.standard_cauchy(number))) ** -2
+    r = np.exp(PACE[0] + PACE[1] * rng.normal(size=number))
+    c = c if concentration is None else np.full(number, concentration)
+    r = r if pace is None else np.full(number, pace)
+    vectors = np.empty((number, len(parents), V))
+    for t, parent in enumerate(parents):
+        if parent < 0:
+            mean, w = np.exp(base), np.ones(number)
+        else:
+            e = -np.expm1(-r * gaps[t])[:, None]
+            w = -1 / np.expm1(-2 * r * gaps[t])
+            mean = (1 - e) * np.exp(vectors[:, parent]) + e * np.exp(base)
+        vectors[:, t] = log_dirichlet(rng, np.maximum((c * w)[:, None] * mean, 1e-12))
+    return vectors, base, c, r
+
+
+def statistics(forest, vectors, base, c, r):
+    p, b = np.exp(vectors), np.exp(base)
+    log_c, log_r = np.log(c), np.log(r)
+    values = {"log c": log_c, "log c^2": log_c**2, "log r": log_r, "log r^2": log_r**2}
+    values |= {"c r": log_c * log_r, "base": b[:, 0], "base^2": (b**2).sum(1)}
+    values |= {"base c": log_c * b.max(1), "base third": b[:, 2] ** 3}
+    for t, parent in enumerate(forest[0]):
+        near = (p[:, t] * (b if parent < 0 else p[:, parent])).sum(1)
+        values |= {
+            f"mean {t}": p[:, t, 1],
+            f"square {t}": (p[:, t] ** 2).sum(1),
+            f"base {t}": (p[:, t] * b).sum(1),
+            f"parent {t}": near,
+            f"c {t}": near * log_c,
+            f"r {t}": near * log_r,
+            f"log {t}": np.maximum(vectors[:, t, 3], -20),
+        }
+    return values
+
+
+def build(forest, **options):
+    parents, gaps, _ = forest
+    options = {"deviation": DEVIATION, "pace_prior": PACE, "beta": BETA} | options
+    return dirichlet_paths.build(gaps=gaps, parents=parents, **options)
+
+
+def state_of(vectors, base, c, r):
+    arrays = (jnp.asarray(x, jnp.float32) for x in (vectors, base, c, r))
+    return dirichlet_paths.State(*arrays, jnp.zeros((), jnp.int32))
+
+
+def joint(name, key, seed, number=20_000, steps=6, **options):
+    """P-values: updates alternate with fresh counts from exact draws, which must stay exact."""
+    forest = FORESTS[name]
+    fixed = {name: options.get(name) for name in ("concentration", "pace")}
+    rng = np.random.default_rng(seed)
+    reference, start = (prior(rng, forest, number, **fixed) for _ in range(2))
+    state, update = state_of(*start), jax.jit(build(forest, **options).update)
+    for key_update in jax.random.split(key, steps):
+        p = np.exp(np.asarray(state.position, np.float64))
+        p /= p.sum(axis=-1, keepdims=True)
+        counts = rng.multinomial(np.array(forest[2]), p)
+        state, _ = update(key_update, state, jnp.asarray(counts))
+    end = [np.asarray(x, np.float64) for x in state[:4]]
+    before, after = statistics(forest, *reference), statistics(forest, *end)
+    result = {}
+    for statistic, x in before.items():
+        y = after[statistic]
+        if x.std() == 0:
+            np.testing.assert_allclose(y, x, rtol=1e-5)
+            continue
+        z = (y.mean() - x.mean()) / np.sqrt((x.var() + y.var()) / number)
+        result[statistic] = 2 * stats.norm.sf(abs(z))
+    return checks.family(result)
+
+
+@pytest.mark.parametrize("name", FORESTS)
+def test_the_joint_distribution_is_kept(name, getkey, seed):
+    assert joint(name, getkey(), seed) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"moves": 0}, {"pace": 0.7}, {"concentration": 5.0}])
+@pytest.mark.parametrize("name", FORESTS)
+def test_the_joint_distribution_is_kept_for_longer(name, options, getkey, seed):
+    assert joint(name, getkey(), seed, number=200_000, steps=20, **options) == {}
+
+
+def not_passed_on(monkeypatch):
+    right = dirichlet_paths._pass_tables
+
+    def wrong(key, state, counts, *rest):
+        return counts, *right(key, state, counts, *rest)[1:]
+
+    monkeypatch.setattr(dirichlet_paths, "_pass_tables", wrong)
+
+
+def base_forgotten(monkeypatch):
+    right = dirichlet_paths._pass_tables
+
+    def wrong(*given):
+        customers, base_tables, seated = right(*given)
+        return customers, 0 * base_tables, seated
+
+    monkeypatch.setattr(dirichlet_paths, "_pass_tables", wrong)
+
+
+def wrong_precision(monkeypatch):
+    """1 / (1 - exp(-r gap)), in the update only: the test's prior has the right one."""
+    monkeypatch.setattr(dirichlet_paths, "_precision", lambda time: -1 / jnp.expm1(-time))
+
+
+def root_like_others(monkeypatch):
+    """A vector without a parent has the precision of one with a parent at a gap of 1."""
+
+    def times(self, pace):
+        gaps = jnp.where(self.parents < 0, 1.0, self.gaps)
+        return pace * gaps.reshape(-1, *(1,) * pace.ndim)
+
+    monkeypatch.setattr(dirichlet_paths._Forest, "times", times)
+
+
+def all_inherited(monkeypatch):
+    """All tables of a vector with a parent pass to it, none to the base."""
+    right = dirichlet_paths._mixture
+
+    def wrong(log_base, log_parent, time):
+        log_q, odds = right(log_base, log_parent, time)
+        return log_q, jnp.where(jnp.isfinite(odds), jnp.inf, odds)
+
+    monkeypatch.setattr(dirichlet_paths, "_mixture", wrong)
+
+
+def rest_forgotten(monkeypatch):
+    """The moves given the vectors take the uncounted categories for one of half their size."""
+    right = dirichlet_paths._rest
+    monkeypatch.setattr(dirichlet_paths, "_rest", lambda *given: right(*given) - 0.7)
+
+
+def prior_forgotten(monkeypatch):
+    """A prior of c^-1/2 that is flat."""
+    right = dirichlet_paths._Prior.log_density
+
+    def wrong(self, c, r):
+        return right(self, c, r) - 0.5 * jnp.log(c)
+
+    monkeypatch.setattr(dirichlet_paths._Prior, "log_density", wrong)
+
+
+FIXED = {"concentration": 5.0, "pace": 1.0}
+MUTANTS = {
+    not_passed_on: {},
+    base_forgotten: {},
+    wrong_precision: FIXED,
+    root_like_others: {},
+    all_inherited: {},
+    rest_forgotten: {},
+    prior_forgotten: {"number": 20_000},
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_mutants_are_seen(mutant, monkeypatch, getkey, seed):
+    mutant(monkeypatch)
+    assert joint("forest", getkey(), seed, **{"number": 8_000} | MUTANTS[mutant]) != {}
+
+
+def test_the_setting_of_a_mutant_passes_without_it(getkey, seed):
+    assert joint("forest", getkey(), seed, **FIXED) == {}
+
+
+def test_without_counts_vectors_have_the_stated_moments(getkey, seed):
+    """Mean p_0 and, to first order in 1 / c, variance p_0 / c, across any gaps."""
+    number, c = 20_000, 100.0
+    gaps, base = (0.0, 1e-3, 0.5, 1e3), np.array([0.2, 0.5, 0.3])
+    kernel = dirichlet_paths.build(1e6 * base, gaps, concentration=c, pace=1.0)
+    state = kernel.init(getkey(), jnp.broadcast_to(jnp.asarray(base), (number, 4, 3)))
+    state, _ = jax.jit(kernel.update)(getkey(), state, jnp.zeros((number, 4, 3)))
+    p = np.exp(np.asarray(state.position, np.float64))
+    np.testing.assert_allclose(p.mean(axis=0), np.tile(base, (4, 1)), atol=0.002)
+    first_order = base * (1 - base) / c
+    np.testing.assert_allclose(p.var(axis=0), np.tile(first_order, (4, 1)), rtol=0.06)
+    kernel = dirichlet_paths.build(1.0, gaps, deviation=DEVIATION, pace_prior=PACE)
+    counts = jnp.zeros((4_000, 4, 3))
+    state = kernel.init(getkey(), counts + 1)
+    update = jax.jit(kernel.update)
+    for key in jax.random.split(getkey(), 40):
+        state, _ = update(key, state, counts)
+    relative = np.asarray(state.concentration, np.float64) ** -0.5
+    p_values = {
+        "c": checks.dkwm(relative, stats.halfcauchy(scale=DEVIATION).cdf),
+        "r": checks.dkwm(np.log(np.asarray(state.pace, np.float64)), stats.norm(*PACE).cdf),
+    }
+    assert checks.family(p_values) == {}
+
+
+def posterior_moments(kernel, counts, key, number, steps):
+    """Means and squares of vectors [T, V] of many chains after some updates, and their errors."""
+    counts = jnp.broadcast_to(jnp.asarray(counts, jnp.float32), (number, *np.shape(counts)))
+    state = kernel.init(key, jnp.ones(counts.shape))
+    update = jax.jit(kernel.update)
+    for key_update in jax.random.split(key, steps):
+        state, _ = update(key_update, state, counts)
+    return np.exp(np.asarray(state.position, np.float64))
+
+
+def moment_checks(p, mean, square):
+    """P-values of means and mean squares of draws [n, T, V] against exact ones."""
+    result = {}
+    for index in itertools.product(*(range(side) for side in p.shape[1:])):
+        x = p[(slice(None), *index)]
+        result[index, "mean"] = checks.mean_z(x, mean[index], x.var())
+        result[index, "square"] = checks.mean_z(x**2, square[index], (x**2).var())
+    return checks.family(result)
+
+
+def test_a_large_concentration_is_one_vector_for_all(getkey):
+    counts = np.array([[3, 0, 1], [0, 2, 2], [4, 0, 0]])
+    kernel = dirichlet_paths.build(0.5, [0.0, 0.1, 2.0], concentration=1e7, pace=1.0)
+    p = posterior_moments(kernel, counts, getkey(), 20_000, 20)
+    a = 0.5 + counts.sum(axis=0)
+    total = a.sum()
+    mean, square = (np.tile(x, (3, 1)) for x in (a / total, a * (a + 1) / total / (total + 1)))
+    assert moment_checks(p, mean, square) == {}
+
+
+def test_a_large_pace_is_independent_vectors_given_the_base(getkey):
+    counts, base, c = np.array([[3, 0, 1], [0, 2, 2], [4, 0, 0]]), np.array([0.5, 0.2, 0.3]), 6.0
+    kernel = dirichlet_paths.build(1e7 * base, [0.0, 0.1, 2.0], concentration=c, pace=1e3)
+    p = posterior_moments(kernel, counts, getkey(), 20_000, 3)
+    a = c * base + counts
+    total = a.sum(axis=1, keepdims=True)
+    assert moment_checks(p, a / total, a * (a + 1) / total / (total + 1)) == {}
+
+
+@functools.cache
+def two_vectors(counts, base, c, e, w, nodes=220):
+    """Exact moments for T = 2 and V = 3, given the base, by quadrature over the first vector.
+
+    Gauss-Jacobi rules in stick-breaking coordinates take the density of the first vector; the
+    second is Dirichlet given the first.
+    """
+    n, base = np.array(counts), np.array(base)
+    a = c * base + n[0]
+    grids = []
+    for shape, rest in ((a[0], a[1] + a[2]), (a[1], a[2])):
+        x, weight = special.roots_jacobi(nodes, rest - 1, shape - 1)
+        grids.append(((x + 1) / 2, weight / weight.sum()))
+    (x, wx), (y, wy) = grids
+    x, y = x[:, None], y[None]
+    p = np.stack([x + 0 * y, (1 - x) * y, (1 - x) * (1 - y)], axis=-1)
+    shapes = c * w * ((1 - e) * p + e * base)
+    total, after = shapes.sum(-1), shapes.sum(-1) + n[1].sum()
+    log_evidence = special.gammaln(total) - special.gammaln(after)
+    log_evidence += (special.gammaln(shapes + n[1]) - special.gammaln(shapes)).sum(-1)
+    weight = wx[:, None] * wy * np.exp(log_evidence)
+    weight = (weight / weight.sum())[..., None]
+    b, after = shapes + n[1], after[..., None]
+    second, square = b / after, b * (b + 1) / after / (after + 1)
+    moments = [(weight * value).sum((0, 1)) for value in (p, second, p**2, square)]
+    return np.stack(moments[:2]), np.stack(moments[2:])
+
+
+@pytest.mark.parametrize("gap", [0.05, 0.5])
+def test_two_vectors_against_quadrature(gap, getkey):
+    counts, base, c = ((3, 0, 1), (0, 2, 9)), (0.5, 0.2, 0.3), 6.0
+    e, w = -np.expm1(-gap), -1 / np.expm1(-2 * gap)
+    mean, square = two_vectors(counts, base, c, e, w)
+    kernel = dirichlet_paths.build(1e7 * np.array(base), [0.0, gap], concentration=c, pace=1.0)
+    p = posterior_moments(kernel, counts, getkey(), 30_000, 25)
+    assert moment_checks(p, mean, square) == {}
+    wrong = mean.copy()
+    wrong[0] += [0.01, -0.01, 0]
+    assert moment_checks(p, wrong, square) != {}
+
+
+SEATS = [(1, 0.3, 0.4), (5, 2.0, 0.9), (40, 100.0, 0.3), (300, 1e5, 0.5), (3000, 100.0, 0.15)]
+
+
+@pytest.mark.parametrize(("n", "a", "p"), SEATS)
+def test_tables_and_their_kinds(n, a, p, getkey):
+    """The exact distribution of tables by convolution, and of the first kind among them."""
+    size = 20_000
+    given = (jnp.full(size, value) for value in (float(n), a, np.log(p / (1 - p))))
+    tables, first = (np.asarray(x, int) for x in jax.jit(seating.seat)(getkey(), *given))
+    law = np.ones(1)
+    for i in range(n):
+        q = a / (a + i)
+        law = np.convolve(law, [1 - q, q])
+    assert (first <= tables).all()
+    thinned = sum(
+        probability * stats.binom.pmf(np.arange(n + 1), k, p)
+        for k, probability in enumerate(law)
+        if probability > 1e-12
+    )
+    assert np.isclose(law.sum(), 1)
+    result = {
+        "tables": checks.chi_square(np.bincount(tables, minlength=n + 1), law),
+        "first": checks.chi_square(np.bincount(first, minlength=n + 1), thinned),
+    }
+    assert checks.family(result) == {}
+
+
+def test_the_error_of_stirlings_formula():
+    a = np.array([1e-12, 1e-6, 0.01, 0.5, 1, 2, 3.9, 4, 10, 1e3, 1e8])
+    exact = special.gammaln(a) - ((a - 0.5) * np.log(a) - a + 0.5 * np.log(2 * np.pi))
+    found = seating.stirling(jnp.asarray(a, jnp.float32))
+    np.testing.assert_allclose(found, exact, atol=2e-6)
+
+
+def check_finite(kernel, counts, key, steps=3):
+    counts = jnp.asarray(counts)
+    state = kernel.init(key, jnp.ones(counts.shape))
+    update = jax.jit(kernel.update)
+    for key_update in jax.random.split(key, steps):
+        state, info = update(key_update, state, counts)
+        for leaf in jax.tree.leaves((state, info)):
+            assert np.isfinite(leaf).all()
+    sums = np.exp(np.asarray(state.position, np.float64)).sum(axis=-1)
+    np.testing.assert_allclose(sums, 1, rtol=1e-4)
+    return state
+
+
+GAPS = (0.0, 1e-3, 1.0, 1e3, 1e-3)
+MILLIONS = np.zeros((5, 6))
+MILLIONS[:, 0], MILLIONS[1, 1], MILLIONS[3, 2] = 1e7, 1e7, 5
+
+
+def test_counts_of_millions_and_gaps_from_thousandths_to_thousands(getkey):
+    kernel = dirichlet_paths.build(1e-3, GAPS, concentration=1.0, pace=5.0)
+    state = check_finite(kernel, MILLIONS, getkey())
+    expected = MILLIONS / MILLIONS.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(np.exp(state.position), expected, atol=2e-3)
+
+
+@pytest.mark.slow
+def test_concentrations_of_millions(getkey):
+    """Millions of tables."""
+    check_finite(dirichlet_paths.build(1e-3, GAPS), MILLIONS, getkey())
+    kernel = dirichlet_paths.build(0.1, GAPS, concentration=1e7, pace=1e-3)
+    check_finite(kernel, MILLIONS, getkey(), steps=1)
+
+
+def test_shapes_down_to_the_smallest(getkey):
+    kernel = dirichlet_paths.build(1e-4, np.ones(8), concentration=1e-3, pace=1.0)
+    check_finite(kernel, np.zeros((5, 8, 100)), getkey())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(500, 1000), (3, 100_000)])
+def test_many_categories_and_times(shape, getkey, seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(0.02, shape) * rng.integers(1, 50, shape)
+    check_finite(dirichlet_paths.build(0.05, np.ones(shape[0])), counts, getkey())
+
+
+def test_beta_may_be_drawn_given_the_tables(getkey):
+    counts = np.array([[5, 0, 1], [2, 0, 9]])
+    by_function = dirichlet_paths.build(lambda tables: 0 * tables + 0.5, [0.0, 1.0])
+    ends = [
+        kernel.update(jax.random.key(1), kernel.init(getkey(), jnp.ones((2, 3))), counts)[0]
+        for kernel in (by_function, dirichlet_paths.build(0.5, [0.0, 1.0]))
+    ]
+    np.testing.assert_array_equal(ends[0].position, ends[1].position)
+
+
+def test_an_update_continues_within_scan_and_vmap(getkey):
+    kernel = dirichlet_paths.build(0.5, [0.0, 1.0, 0.0], parents=[-1, 0, -1])
+    counts = jnp.array([[5, 0, 1], [2, 0, 9], [0, 1, 0]])
+    state = kernel.init(getkey(), jnp.ones((2, 3, 3)))
+
+    def update(state, key):
+        return kernel.update(key, state, jnp.stack([counts, counts]))
+
+    state, info = jax.jit(lambda s, k: jax.lax.scan(update, s, k))(
+        state, jax.random.split(getkey(), 5)
+    )
+    assert state.position.shape == (2, 3, 3)
+    assert int(state.step) == 5
+    assert info.concentration.shape == (5, 2)
+    assert info.base_tables.shape == (5, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"gaps": [0.0, -1.0]}, "gaps must be finite and positive"),
+        ({"gaps": [0.0, np.nan]}, "gaps must be finite and positive"),
+        ({"gaps": []}, "gaps must be a vector"),
+        ({"parents": [-1, 1]}, r"before its children: parents\[1\] is 1"),
+        ({"parents": [-1, 0.0]}, "parents must be 2 integers"),
+        ({"parents": [-1]}, "parents must be 2 integers"),
+        ({"concentration": -1.0}, "concentration must be finite and positive"),
+        ({"pace": "slow"}, "pace must be one of learn"),
+        ({"deviation": 0.0}, "deviation must be finite and positive"),
+        ({"pace_prior": (0.0, -1.0)}, "standard deviation of pace_prior"),
+        ({"pace_prior": (np.inf, 1.0)}, "pace_prior must be finite"),
+        ({"moves": -1}, "moves must be an integer of at least 0"),
+        ({"beta": 0.0}, "beta must be finite and positive"),
+    ],
+)
+def test_bad_arguments_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        dirichlet_paths.build(**({"beta": 1.0, "gaps": [0.0, 1.0]} | options))
+
+
+def test_bad_positions_and_counts_are_named(getkey):
+    kernel = dirichlet_paths.build(1.0, [0.0, 1.0])
+    with pytest.raises(ValueError, match=r"position must have shape \[..., 2, V\]"):
+        kernel.init(getkey(), jnp.ones((3, 4)))
+    with pytest.raises(ValueError, match="concentration of shape"):
+        dirichlet_paths.build(1.0, [0.0, 1.0], concentration=[1.0, 2.0]).init(
+            getkey(), jnp.ones((2, 4))
+        )
+    state = kernel.init(getkey(), jnp.ones((2, 4)))
+    with pytest.raises(ValueError, match="counts must have the shape of the position"):
+        kernel.update(getkey(), state, jnp.ones((2, 3)))
+    for wrong in (-1.0, 0.5, np.nan):
+        counts = jnp.ones((2, 4)).at[1, 2].set(wrong)
+        with pytest.raises(ValueError, match="counts must be whole numbers"):
+            kernel.update(getkey(), state, counts)
+        assert np.isnan(jax.jit(kernel.update)(getkey(), state, counts)[0].position).any()
