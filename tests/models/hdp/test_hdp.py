@@ -195,14 +195,20 @@ def test_options_are_settled():
     settled = hdp.resolve(COUNTS, passes=7)
     assert (settled.batch_size, settled.steps, settled.initial_topics) == (30, 7, 8)
     assert hdp.resolve(COUNTS, **vars(settled)) == settled
-    assert hdp.resolve(COUNTS, gamma=2.0).gamma_rate is None
+    assert hdp.resolve(COUNTS, gamma=2.0).gamma_prior is None
     for options, message in (
         ({"batch_size": 5}, "batch_size must be 30"),
         ({"initial_topics": 9, "capacity": 8}, "initial_topics must be at most the capacity, 8"),
-        ({"alpha": 1.0, "alpha_rate": 2.0}, "alpha_rate cannot be combined with a fixed alpha"),
+        (
+            {"alpha": 1.0, "alpha_prior": (1, 2)},
+            "alpha_prior cannot be combined with a fixed alpha",
+        ),
         ({"capacity": 10**6}, "capacity must be at most 65,535"),
-        ({"alpha_rate": 1e-8}, r"alpha_rate, must be from 1e-12 to 16,777,216; it is 1e\+08"),
-        ({"gamma_shape": 1e-20}, "the prior mean of gamma, gamma_shape / gamma_rate, must be from"),
+        (
+            {"alpha_prior": (1, 1e-8)},
+            r"alpha_prior, shape / rate, must be from 1e-12 to 16,777,216; it is 1e\+08",
+        ),
+        ({"gamma_prior": (1e-20, 0.1)}, "the mean of gamma_prior, shape / rate, must be from"),
     ):
         with pytest.raises(ValueError, match=message):
             hdp.resolve(COUNTS, **options)

@@ -77,8 +77,8 @@ def resolve(corpus: Any, options: Options) -> Options:
         >>> import scipy.sparse as sp
         >>> from simplex_jax._src.models import hdp
         >>> settings = hdp.resolve(sp.csr_array([[30, 0], [0, 70]]), passes=50)
-        >>> settings.initial_topics, settings.steps, settings.gamma_rate
-        (2, 50, 0.1)
+        >>> settings.initial_topics, settings.steps, settings.gamma_prior
+        (2, 50, (1.0, 0.1))
     """
     return settle(fitting.as_data(corpus), None, options)
 

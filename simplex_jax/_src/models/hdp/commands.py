@@ -33,7 +33,7 @@ def _announce(plan: Plan) -> str:
     initial = first + counted(starts[-1], "topic")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     priors = [
-        f"{name} {'learned' if value is None else f'{value:g}'}"
+        f"{name} {'learned' if value == 'learn' else f'{value:g}'}"
         for name, value in (("alpha", settings.alpha), ("gamma", settings.gamma))
     ]
     return (

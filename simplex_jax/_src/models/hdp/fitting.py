@@ -244,7 +244,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         num_topics_posterior=number_posterior(traces["topics"].astype(int).ravel()),
         numbers=[number_posterior(chain) for chain in traces["topics"].astype(int).T],
         concentrations={
-            name: _summary(traces[name], given=getattr(settings, name) is not None)
+            name: _summary(traces[name], given=getattr(settings, name) != "learn")
             for name in ("alpha", "gamma")
         },
         present=summarised.present.mean(axis=axes),

@@ -6,7 +6,15 @@ from typing import Any
 from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.models import growth
 from simplex_jax._src.models.hdp.state import BETA, check_capacity
-from simplex_jax._src.models.options import MOST_CONCENTRATION, again, option, options
+from simplex_jax._src.models.options import (
+    MOST_CONCENTRATION,
+    again,
+    check_priors,
+    option,
+    options,
+)
+from simplex_jax._src.models.options import concentration as declared_concentration
+from simplex_jax._src.models.options import gamma_prior as declared_prior
 from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.models.topics.concentrations import LEAST, Prior
 from simplex_jax._src.models.topics.data import check_heldout, size_of
@@ -68,7 +76,7 @@ class Options(TopicOptions):
     keep_samples: int = option(
         "Samples to keep in memory per chain, evenly spaced over the last half of the run, to "
         "summarise the topics.",
-        default=50,
+        default=20,
         least=1,
         metavar="NUMBER",
     )
@@ -77,26 +85,17 @@ class Options(TopicOptions):
         default=BETA,
         most=MOST_CONCENTRATION,
     )
-    alpha: float | None = option(
-        "Concentration of the topic shares of a document.",
-        default=None,
-        most=MOST_CONCENTRATION,
-        unset="learned",
+    alpha: Any = declared_concentration(
+        "Concentration of the topic proportions of a document. learn: sample it.",
+        default="learn",
     )
-    alpha_shape: float | None = option(
-        "Shape of the Gamma prior of a learned alpha.", default=None, unset="1"
+    alpha_prior: tuple[float, float] | None = declared_prior("alpha", unset="1,1")
+    gamma: Any = declared_concentration(
+        "Concentration of the weights of the topics; larger ones make more topics. learn: sample "
+        "it.",
+        default="learn",
     )
-    alpha_rate: float | None = option("Rate of that prior.", default=None, unset="1")
-    gamma: float | None = option(
-        "Concentration of the weights of the topics; larger ones make more topics.",
-        default=None,
-        most=MOST_CONCENTRATION,
-        unset="learned",
-    )
-    gamma_shape: float | None = option(
-        "Shape of the Gamma prior of a learned gamma.", default=None, unset="1"
-    )
-    gamma_rate: float | None = option("Rate of that prior.", default=None, unset="0.1")
+    gamma_prior: tuple[float, float] | None = declared_prior("gamma", unset="1,0.1")
     initial_topics: int | None = option(
         "Initial number of topics; of several chains the last has so many, and those between the "
         "first and the last are evenly spaced in the logarithm.",
@@ -119,10 +118,7 @@ class Options(TopicOptions):
 
     def __post_init__(self) -> None:
         check_capacity(self.capacity)
-        for name in _PRIORS:
-            for part in (f"{name}_shape", f"{name}_rate"):
-                if getattr(self, name) is not None and getattr(self, part) is not None:
-                    raise ValueError(f"{part} cannot be combined with a fixed {name}")
+        check_priors(self, *_PRIORS)
 
     def starts(self) -> list[int]:
         """Return the number of topics that each chain of a settled run starts with."""
@@ -187,24 +183,20 @@ def settle(data: Corpus, heldout: Any, options: Options) -> Options:
 def _settled_priors(options: Options) -> dict[str, Any]:
     priors: dict[str, Any] = {}
     for name, default in _PRIORS.items():
-        for part, value in zip(("shape", "rate"), default, strict=True):
-            chosen = getattr(options, f"{name}_{part}")
-            value = value if chosen is None else chosen
-            priors[f"{name}_{part}"] = value if getattr(options, name) is None else None
-        if getattr(options, name) is None:
-            mean = priors[f"{name}_shape"] / priors[f"{name}_rate"]
-            if not LEAST <= mean <= MOST_CONCENTRATION:
+        priors[f"{name}_prior"] = None
+        if getattr(options, name) == "learn":
+            shape, rate = priors[f"{name}_prior"] = getattr(options, f"{name}_prior") or default
+            if not LEAST <= shape / rate <= MOST_CONCENTRATION:
                 raise ValueError(
-                    f"the prior mean of {name}, {name}_shape / {name}_rate, must be from {LEAST:g} "
-                    f"to {MOST_CONCENTRATION:,.0f}; it is {mean:g}"
+                    f"the mean of {name}_prior, shape / rate, must be from {LEAST:g} to "
+                    f"{MOST_CONCENTRATION:,.0f}; it is {shape / rate:g}"
                 )
     return priors
 
 
 def concentration(settings: Options, name: str) -> float | Prior:
     """Return a concentration, "alpha" or "gamma", or its prior, from resolved options."""
-    value = getattr(settings, name)
-    if value is not None:
+    if (value := getattr(settings, name)) != "learn":
         return value
-    shape, rate = getattr(settings, f"{name}_shape"), getattr(settings, f"{name}_rate")
+    shape, rate = getattr(settings, f"{name}_prior")
     return Prior(shape / rate, shape)

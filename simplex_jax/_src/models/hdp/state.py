@@ -64,7 +64,7 @@ def check_capacity(capacity: int) -> int:
         raise ValueError(
             f"capacity must be at most {MOST_TOPICS:,} topics; it is {capacity:,}. If the data "
             "need more, use a smaller gamma, or a prior of it with a smaller mean (a larger "
-            "gamma_rate), for fewer topics"
+            "rate in gamma_prior), for fewer topics"
         )
     return capacity
 
