@@ -57,7 +57,7 @@ def test_a_model_of_one_process_says_why(texts, command, monkeypatch):
     said = invoke(command, texts, "--distributed")
     assert said.exit_code == 2
     assert f"{command} runs in one process: " in said.stderr.splitlines()[-1]
-    assert "--distributed" not in invoke(command, "fit", "--help").output
+    assert "--distributed" not in invoke(command, "fit", "--help-all").output
     monkeypatch.setattr(pipeline.processes, "count", lambda: 2)
     assert f"{command} runs in one process: " in refused(
         command, texts, *COMMANDS[command], "--quiet"

@@ -321,6 +321,20 @@ def test_help_names_the_units_and_the_verbs():
         assert invoke("lda", verb, "--help").exit_code == 0
 
 
+def test_first_level_of_help_fits_two_screens_and_all_options_have_a_group(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    first = invoke("lda", "--help").stdout
+    everything = invoke("lda", "--help-all").stdout
+    assert len(first.splitlines()) <= 100
+    for flag in ("--topics", "--alpha", "--out", "--chains", "--passes", "--seed", "--resume"):
+        assert f"  {flag} " in first
+    assert "--token-pattern" not in first
+    for flag in ("--token-pattern", "--distributed", "--eval-every", "--sampler", "--topics"):
+        assert f"  {flag} " in everything
+    for title in ("Common options", "Length", "Model", "Reading", "Output", "Several processes"):
+        assert f"\n{title}:\n" in everything
+
+
 def test_windows_want_gensim_and_texts(run, texts, monkeypatch):
     monkeypatch.setitem(sys.modules, "gensim.corpora", None)
     result = invoke("lda", "evaluate", "--model", run, texts, "--windows")

@@ -337,4 +337,5 @@ def test_help_lists_the_verbs():
     for verb in ("fit", "transform", "evaluate", "report"):
         assert f" {verb} " in shown
         assert invoke(verb, "--help").exit_code == 0
+    shown = " ".join(invoke("--help-all").stdout.split())
     assert "[default: 300, unless steps or seconds are given]" in shown

@@ -82,7 +82,7 @@ def test_readme_lists_every_format(kind):
     [("lda", ["counts"]), ("sam", ["vectors", "counts"]), ("dpm", ["table", "counts"])],
 )
 def test_the_help_lists_every_format(command, kinds):
-    shown = CliRunner().invoke(main, [command, "fit", "--help"], terminal_width=400).stdout
+    shown = CliRunner().invoke(main, [command, "fit", "--help-all"], terminal_width=400).stdout
     shown = " ".join(shown.split())
     assert described(*kinds) in shown
     assert "|".join(entry.name for entry in formats_of(*kinds)) in shown

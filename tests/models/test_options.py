@@ -154,7 +154,7 @@ def test_the_command_has_what_is_declared(name):
         assert shown[entry].default == default or shown[entry].default in (None, ())
         if declaration.choices and isinstance(shown[entry].type, click.Choice):
             assert set(shown[entry].type.choices) <= set(declaration.choices)
-    result = CliRunner().invoke(main, [name, "--help"])
+    result = CliRunner().invoke(main, [name, "--help-all"])
     assert result.exit_code == 0
     assert "unset" not in result.output
 
@@ -215,7 +215,7 @@ def test_seeds_are_those_of_a_key(seed):
 
 
 def test_help_says_only_what_the_command_can_do():
-    shown = {name: CliRunner().invoke(main, [name, "--help"]).stdout for name in ("hdp", "lda")}
+    shown = {name: CliRunner().invoke(main, [name, "--help-all"]).stdout for name in ("hdp", "lda")}
     assert "Blocked sweeps" not in shown["hdp"]
     assert "Blocked sweeps always run by xla" in " ".join(shown["lda"].split())
     assert "a number, or in Python one per topic" in " ".join(shown["lda"].split())

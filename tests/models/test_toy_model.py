@@ -96,7 +96,9 @@ def test_the_commands(tmp_path, monkeypatch):
     texts, out = tmp_path / "texts.txt", tmp_path / "run"
     texts.write_text("oak elm oak\nsun moon sun\n" * 20)
     assert "Find kinds of documents" in CliRunner().invoke(main, ["--help"]).output
-    assert "Concentration of the shares, per topic." in " ".join(invoke("--help").output.split())
+    assert "Concentration of the shares, per topic." in " ".join(
+        invoke("--help-all").output.split()
+    )
     given = ["--topics", 2, "--steps", 20, "--eval-every", 2, "--min-df", 1, "--max-df", 1.0]
     with monkeypatch.context() as patch:
         patch.setattr(fit, "MetricsLog", Cut(6, signal.SIGINT).log)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from simplex_jax._src.cli import console, options, several
+from simplex_jax._src.cli import groups as groups_of
 from simplex_jax._src.cli.commands import Commands
 from simplex_jax._src.cli.declared import declared_options
 from simplex_jax._src.cli.errors import one_line_errors, usage
@@ -31,6 +32,13 @@ _PLACES = (
     *("input", "resume", "out", "overwrite", "checkpoint_every", "quiet", "debug", "dry_run"),
     *("repeats", *_PROCESSES),
 )
+# Options of the first level of the help, and of groups below it; models have the others.
+_COMMON = (
+    *("num_topics", "alpha", "beta", "kind", "chains", "passes", "time_limit", "seed"),
+    *("text_column", "stop_words", "out", "overwrite", "resume", "quiet", "help", "help_all"),
+)
+_LENGTH = ("eval_every", "sample_every", "keep_samples", "share_error", "repeats")
+_OUTPUT = ("holdout", "holdout_seed", "checkpoint_every", "dry_run", "debug")
 # Options that --resume allows, besides those of a goal; config.json has all others.
 _WITH_RESUME = (
     *("resume", "input", "checkpoint_every", "quiet", "debug", "devices"),
@@ -57,7 +65,26 @@ def fit_command(commands: Commands) -> click.Command:
         each_number.append(several.each_number(model, commands.shown[0], commands.similarity))
         repeats.append(several.REPEATS)
 
-    @click.command("fit", help=commands.help)
+    groups: dict[str, Collection[str]] = {
+        groups_of.COMMON: _COMMON,
+        "Length": (*_LENGTHS, *commands.goal, *_LENGTH),
+        "Reading": commands.reading,
+        "Output": _OUTPUT,
+        "Several processes": _PROCESSES,
+        "Model": names,
+    }
+
+    @click.command(
+        "fit",
+        cls=groups_of.GroupedCommand,
+        groups=groups,
+        examples=[
+            f"simplex-jax {model.name} INPUT --out run/",
+            f"simplex-jax {model.name} --resume run/ --passes 1000",
+            f"simplex-jax {model.name} report run/",
+        ],
+        help=commands.help,
+    )
     @click.argument("input", required=False, type=options.PATH)
     @options.together(*declared_options(model.options), *repeats)
     @options.run_options(f"simplex-jax-{model.name}", dry_run=commands.memory is not None)

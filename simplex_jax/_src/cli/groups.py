@@ -1,8 +1,8 @@
-"""A group of commands with a default command, made on first use."""
+"""A group of commands with a default command, made on first use; options in named groups."""
 
 import difflib
 import functools
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -89,3 +89,76 @@ class DefaultGroup(click.Group):
         """Write the options of the default command, and the commands."""
         self.commands[self._default].format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
+
+
+COMMON = "Common options"
+_ALL = "simplex_jax.all_options"  # whether help lists them, in the context's `meta`
+
+
+class GroupedCommand(click.Command):
+    """A command whose help has its options in named groups: `--help` the common ones only.
+
+    Args:
+        groups: Names of parameters by title of their group, `COMMON` first; a parameter is in the
+            first group that names it, and in the last one if none does.
+        examples: Command lines to begin the help with.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        groups: Mapping[str, Collection[str]],
+        examples: Sequence[str],
+        **attributes: Any,
+    ) -> None:
+        super().__init__(*arguments, **attributes)
+        self._groups, self._examples = groups, examples
+        self.params.append(
+            click.Option(
+                ["--help-all"],
+                is_flag=True,
+                expose_value=False,
+                is_eager=True,
+                callback=_show_all,
+                help="Show all options and exit.",
+            )
+        )
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples and the groups of options."""
+        with formatter.section("Examples"):
+            for example in self._examples:
+                formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+        records: dict[str, list[tuple[str, str]]] = {title: [] for title in self._groups}
+        for param in sorted(self.get_params(ctx), key=self._place):
+            if (record := param.get_help_record(ctx)) is not None:
+                records[self._group_of(param)].append(record)
+        for title, entries in records.items():
+            if entries and (title == COMMON or ctx.meta.get(_ALL)):
+                with formatter.section(title):
+                    formatter.write_dl(entries)
+        if not ctx.meta.get(_ALL):
+            others = [title.lower() for title in records if title != COMMON and records[title]]
+            formatter.write_paragraph()
+            formatter.write_text(f"--help-all also lists the options of {', '.join(others)}.")
+
+    def _place(self, param: click.Parameter) -> int:
+        """Return the place of a parameter among the common ones; others keep their order."""
+        common, name = list(self._groups[COMMON]), _name(param)
+        return common.index(name) if name in common else len(common)
+
+    def _group_of(self, param: click.Parameter) -> str:
+        """Return the title of the group of a parameter."""
+        name, last = _name(param), list(self._groups)[-1]
+        return next((title for title, own in self._groups.items() if name in own), last)
+
+
+def _name(param: click.Parameter) -> str:
+    return "help" if "--help" in param.opts else param.name or ""
+
+
+def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()

@@ -101,7 +101,11 @@ def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
     return together(
         declared_option(Session, "holdout", None),
         declared_option(Session, "holdout_seed", None),
-        click.option("--out", type=PATH, help=f"[default: a new {name}*]"),
+        click.option(
+            "--out",
+            type=PATH,
+            help=f"Directory for the files of the run.  [default: a new {name}*]",
+        ),
         click.option("--overwrite", is_flag=True, help="Replace the run in --out."),
         click.option(
             "--resume",

@@ -13,9 +13,9 @@ from simplex_jax._src.models.topics.proportions import shards
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory
 
-INPUT = """INPUT is text or counts in one of the formats listed at --format, packed (.gz, .xz, .bz2,
-.zip) or not; - is standard input. The default is the embedded corpus. Write ./NAME for an INPUT
-that has the name of a command below.
+INPUT = """INPUT is text or counts in one of the formats that --help-all lists, packed (.gz, .xz,
+.bz2, .zip) or not; - is standard input. The default is the embedded corpus. Write ./NAME for an
+INPUT that has the name of a command below.
 
 Ctrl-C or a termination signal ends a run early: results so far are written; --resume continues.
 """
