@@ -8,15 +8,13 @@ import typing as _typing
 from types import ModuleType as _ModuleType
 
 from simplex_jax._src.border import show
-from simplex_jax._src.evaluate.coherence import coherence, diversity
+from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.compare import compare
 from simplex_jax._src.evaluate.diagnostics import summary
-from simplex_jax._src.evaluate.distances import kolmogorov_smirnov, rosenblatt, uniform_distance
+from simplex_jax._src.evaluate.distances import kolmogorov_smirnov, rosenblatt
 from simplex_jax._src.evaluate.exports import to_pyldavis
-from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.evaluate.partitions import co_clustering, point_partition
-from simplex_jax._src.evaluate.stein import simplex as stein_simplex
-from simplex_jax._src.evaluate.stein import sphere as stein_sphere
+from simplex_jax._src.evaluate.stein import stein_simplex, stein_sphere
 from simplex_jax._src.evaluate.to_arviz import run_to_arviz, to_arviz
 from simplex_jax._src.evaluate.windows import coherence_in_windows
 
@@ -24,12 +22,10 @@ if _typing.TYPE_CHECKING:
     from simplex_jax._src.evaluate import plots
 
 __all__ = [
-    "Topics",
     "co_clustering",
     "coherence",
     "coherence_in_windows",
     "compare",
-    "diversity",
     "kolmogorov_smirnov",
     "plots",
     "point_partition",
@@ -40,7 +36,6 @@ __all__ = [
     "summary",
     "to_arviz",
     "to_pyldavis",
-    "uniform_distance",
 ]
 
 

@@ -2,7 +2,7 @@
 
 from simplex_jax._src.border import show
 from simplex_jax._src.geometry import manifolds, mirror, von_mises_fisher
-from simplex_jax._src.geometry.metrics import hessian as hessian_metric
+from simplex_jax._src.geometry.metrics import hessian_metric
 
 __all__ = ["hessian_metric", "manifolds", "mirror", "von_mises_fisher"]
 

@@ -1,7 +1,6 @@
 """Estimators made from log densities by automatic differentiation: gradients, and counts."""
 
 from simplex_jax._src.gradients import (
-    Reference,
     control_variate,
     counts,
     density,
@@ -12,7 +11,6 @@ from simplex_jax._src.gradients import (
 )
 
 __all__ = [
-    "Reference",
     "control_variate",
     "counts",
     "density",

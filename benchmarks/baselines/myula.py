@@ -37,7 +37,7 @@ def update(
 ) -> tuple[State, Info]:
     """Estimate the gradient from the batch and take one Euler step of the smoothed density."""
     key_estimate, key_noise = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     x = state.position
     slope, memory = euler.gradient(key_estimate, estimator, state.memory, x, batch)
     nearest = gradients.like("the projection", projection(x), x)

@@ -149,7 +149,7 @@ def _update(
 ) -> tuple[State, Info]:
     """Estimate the counts from the batch and move the weights towards them."""
     weights, memory = state.sampler
-    rho = schedules.at(step_size, state.step).astype(weights.dtype)
+    rho = schedules.evaluate(step_size, state.step).astype(weights.dtype)
     rho = jnp.where((rho > 0) & (rho <= 1), rho, jnp.nan)
     new, memory = counts.estimate(Given(state.alpha), key, memory, log_topics_of(weights), batch)
     weights = ((1 - rho) * weights + rho * (state.beta + new)).astype(weights.dtype)

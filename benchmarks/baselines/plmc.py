@@ -50,7 +50,7 @@ def update(
 ) -> tuple[State, Info]:
     """Estimate the gradient from the batch, take one Euler step and project it onto the set."""
     key_estimate, key_noise = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     slope, memory = euler.gradient(key_estimate, estimator, state.memory, state.position, batch)
     proposal, _ = euler.step(key_noise, state.position, slope, h)
     position = gradients.like("the projection", projection(proposal), proposal)

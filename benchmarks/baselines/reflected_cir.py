@@ -34,7 +34,7 @@ def update(
     step_size: StepSize,
 ) -> tuple[State, Info]:
     """Estimate the counts from the batch and take one reflected Euler step."""
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     state, _, reflected = expanded.reflected(
         key, state, batch, h, _drift, estimator=estimator, alpha=alpha, counts_in_total=True
     )

@@ -12,7 +12,7 @@ from baselines.parameterisations import EXPANDED_MEAN, Parameterisation
 from simplex_jax._src import arguments, draws, schedules
 from simplex_jax._src.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax._src.batches import length
-from simplex_jax._src.draws.keys import by_jax
+from simplex_jax._src.draws.keys import to_jax_key
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import simplex
 from simplex_jax._src.gradients import LogLikelihood, precise
@@ -86,9 +86,11 @@ def update(
             f"metropolis needs exact counts, so every batch must be all {metropolis} data; "
             f"this one has {length(batch)}: use batches.full, or metropolis=None"
         )
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     proposer = proposals.Proposer(parameterisation, riemannian)
-    estimate, memory = estimator.estimate(by_jax(key_estimate), state.memory, state.position, batch)
+    estimate, memory = estimator.estimate(
+        to_jax_key(key_estimate), state.memory, state.position, batch
+    )
     counts = simplex.counts_like(estimate, state.position)
     priors = simplex.broadcast("alpha", alpha, state.position)
     log_w = state.position
@@ -106,7 +108,7 @@ def update(
     if metropolis is None:
         ratios = [jnp.where(move.outside, -jnp.inf, 0) for move in moves]
     else:
-        estimate, _ = estimator.estimate(by_jax(key_end), memory, end, batch)
+        estimate, _ = estimator.estimate(to_jax_key(key_end), memory, end, batch)
         counts_end = simplex.counts_like(estimate, state.position)
         ratios = [
             proposals.log_ratio(

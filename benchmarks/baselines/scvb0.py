@@ -140,7 +140,7 @@ def _estimate(
             w, m = known.corpus.tokens[place], known.counts[place].astype(dtype)
             gamma = topics[w] * (in_document + alpha)
             gamma = gamma / jnp.sum(gamma)
-            rho = schedules.at(document_step_size, t).astype(dtype)
+            rho = schedules.evaluate(document_step_size, t).astype(dtype)
             rho = jnp.where((rho > 0) & (rho <= 1), rho, jnp.nan)
             kept = (1 - rho) ** m
             in_document = kept * in_document + (1 - kept) * tokens * gamma

@@ -52,7 +52,7 @@ def update(
 ) -> tuple[State, Info]:
     """Estimate the counts from the batch, and move the momenta and then the weights."""
     key_estimate, key_noise = jax.random.split(key)
-    h = schedules.at(step_size, state.step).astype(state.position.dtype)
+    h = schedules.evaluate(step_size, state.step).astype(state.position.dtype)
     counts, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
     theta = jnp.exp(state.position + state.log_total)
     root = jnp.sqrt(theta)

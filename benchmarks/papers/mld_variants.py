@@ -126,7 +126,7 @@ def _update(
     approximation: Approximation,
 ) -> tuple[State, tuple]:
     key_estimate, key_noise = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     counts, memory = estimator.estimate(key_estimate, state.memory, state.position, batch)
     a = jnp.broadcast_to(alpha + counts, state.dual.shape)
     noise = jnp.sqrt(2 * h) * jax.random.normal(key_noise, a.shape, a.dtype)

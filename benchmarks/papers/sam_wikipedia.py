@@ -70,7 +70,7 @@ def _wikipedia(data: Path) -> tuple[Problem, float]:
     chosen = [columns[word] for word in kept.vocabulary]
     test = test._replace(counts=test.counts[:, chosen], vocabulary=kept.vocabulary)
     weights = tfidf.weights(kept)
-    result = [tfidf.vectors(part, weights).vectors.values for part in (kept, test)]
+    result = [tfidf.tfidf(part, weights).vectors.values for part in (kept, test)]
     least = float((kept.counts > 0).sum(axis=0).min() / kept.counts.shape[0])
     return sam_common.problem_of(*result, TOPICS, 100, PUBLISHED, **MODEL), least
 

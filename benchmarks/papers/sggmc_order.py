@@ -91,7 +91,7 @@ LAW = bias_targets.on_sphere(energy, np.linalg.norm(PULL) + np.linalg.eigvalsh(S
 def unsymmetric(key: jax.Array, state: Any, batch: Batch, *, step_size: float) -> tuple[Any, dict]:
     """Take a step A, B, O, with or without a thermostat."""
     key_estimate, key_noise = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     damping = getattr(state, "thermostat", FRICTION)
     if hasattr(state, "thermostat"):
         damping = damping + h * heat(state)
@@ -106,7 +106,7 @@ def unsymmetric(key: jax.Array, state: Any, batch: Batch, *, step_size: float) -
 def euler(key: jax.Array, state: Any, batch: Batch, *, step_size: float) -> tuple[Any, dict]:
     """Take the step of SGHMC or SGNHT, with a geodesic in place of the straight line."""
     key_estimate, key_noise = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     x = state.position
     slope, _ = ESTIMATOR.estimate(key_estimate, state.memory, x, batch)
     damping = getattr(state, "thermostat", FRICTION)

@@ -79,7 +79,8 @@ def freeze(
     """Return the kernel of two functions with shared and separate hyperparameters.
 
     `of_init` maps those of `init` alone, or is None. Native code, if available, splits the keys of
-    `update`, which halves compile time: pass `draws.keys.by_jax` of such a key to user functions.
+    `update`, which halves compile time: pass `draws.keys.to_jax_key` of such a key to the functions
+    of users.
     """
     start = bind(init, **shared, **(of_init or {}))
     return Kernel(bind(_start, start), bind(move, bind(update, **shared, **of_update)))

@@ -15,7 +15,7 @@ Schedule: TypeAlias = Callable[[jax.Array], ArrayLike]
 StepSize: TypeAlias = float | jax.Array | Schedule
 
 
-def at(step_size: StepSize, step: jax.Array) -> jax.Array:
+def evaluate(step_size: StepSize, step: jax.Array) -> jax.Array:
     """Return the step size of the update after `step` updates; NaN unless finite and positive.
 
     It is in single precision or better: Metropolis tests would not match noise of a scale that is

@@ -9,12 +9,12 @@ from support import native_code
 from simplex_jax._src.draws import bits, native
 from simplex_jax._src.draws.categorical import choose, choose_by_native_code
 from simplex_jax._src.draws.keys import (
-    by_jax,
     by_native_code,
     fold_in,
     like,
     pairs_by_xla,
     split,
+    to_jax_key,
     words_by_native_code,
 )
 from simplex_jax._src.native.library import Library
@@ -105,9 +105,9 @@ def test_folding_and_likeness_keep_the_form_of_a_key(impl, seed):
     assert folded.dtype == key.dtype
     assert_same(jax.random.key_data(folded), jax.random.key_data(jax.random.fold_in(key, 3)))
     assert like(key, by_native_code(key)).dtype == key.dtype
-    assert_same(jax.random.key_data(by_jax(by_native_code(key))), raw)
-    assert_same(by_jax(jax.random.key_data(KEY)), jax.random.key_data(KEY))
-    jax.random.poisson(by_jax(by_native_code(KEY)), 3.0)
+    assert_same(jax.random.key_data(to_jax_key(by_native_code(key))), raw)
+    assert_same(to_jax_key(jax.random.key_data(KEY)), jax.random.key_data(KEY))
+    jax.random.poisson(to_jax_key(by_native_code(KEY)), 3.0)
     assert_same(like(raw, by_native_code(key)), raw)
     with jax.debug_key_reuse(True):  # folding does not use up a key
         jax.jit(lambda key: (fold_in(key, 1), fold_in(key, 2)))(key)

@@ -218,7 +218,7 @@ def test_a_run_that_goes_on_loses_only_what_is_half_written(run):
         assert tree(run) == sorted([name for name in before if ".tmp" not in name] + [lock.NAME])
         with pytest.raises(BlockingIOError), lock.locked(run):
             pass
-    assert not contents.look(run, FILES).unfinished
+    assert not contents.scan(run, FILES).unfinished
 
 
 def test_a_full_disk_is_named_when_a_directory_is_locked(tmp_path, monkeypatch):

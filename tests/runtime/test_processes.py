@@ -13,12 +13,12 @@ from simplex_jax._src.runtime import processes
 def test_one_process_agrees_with_itself():
     assert not processes.joined()
     assert (processes.count(), processes.number(), processes.is_first()) == (1, 0, True)
-    assert processes.agreed(0.1) == processes.highest(0.1) == 0.1
+    assert processes.broadcast(0.1) == processes.highest(0.1) == 0.1
     assert processes.any_of([None, 1])
     assert not processes.any_of([None, 0])
-    assert processes.agreed_text("héllo") == "héllo"
+    assert processes.broadcast_text("héllo") == "héllo"
     assert processes.share(7) == range(7)
-    with pytest.raises(OSError, match="full"), processes.in_step(OSError):
+    with pytest.raises(OSError, match="full"), processes.raise_together(OSError):
         raise OSError("full")
 
 

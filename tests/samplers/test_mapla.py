@@ -34,7 +34,7 @@ TARGETS = {
     ),
     "triangle": (
         laws.dirichlet_of_two,
-        metrics.hessian(laws.barrier),
+        metrics.hessian_metric(laws.barrier),
         0.3,
         laws.two_draws,
         laws.two_checks,
@@ -42,7 +42,7 @@ TARGETS = {
     # Of a second derivative that `jax.hessian` gets wrong for as many chains.
     "ball": (
         laws.uniform,
-        metrics.hessian(lambda x: -jnp.log1p(-(x**2).sum())),
+        metrics.hessian_metric(lambda x: -jnp.log1p(-(x**2).sum())),
         0.2,
         laws.ball_draws,
         laws.ball_checks,
@@ -104,7 +104,7 @@ def test_the_proposal_has_its_law(getkey, monkeypatch):
     monkeypatch.setattr(
         metropolis, "decide", lambda key, ratio, valid: (ratio, lambda new, old: new)
     )
-    hessian = metrics.hessian(laws.barrier)
+    hessian = metrics.hessian_metric(laws.barrier)
     assert not rejected(hessian)
     assert rejected(lambda x: 1.1 * hessian(x))
     monkeypatch.setattr(mapla, "_solve", lambda factor, v: 0 * v)

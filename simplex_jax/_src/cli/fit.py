@@ -22,7 +22,7 @@ from simplex_jax._src.runtime import devices, lock, output, saved
 from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime.checkpoint import Store
 from simplex_jax._src.runtime.hooks import Hook, MetricsLog, Progress
-from simplex_jax._src.runtime.processes import agreed_text, in_step, is_first, join
+from simplex_jax._src.runtime.processes import broadcast_text, is_first, join, raise_together
 from simplex_jax._src.runtime.saved import RunError
 
 _LENGTHS = ("passes", "steps", "seconds")
@@ -175,7 +175,7 @@ def fit_command(commands: Commands) -> click.Command:
                 out, config, files.names_of(model), overwrite=overwrite, say=say
             )
         with directory as path:
-            shared = Path(agreed_text(str(path.absolute())))
+            shared = Path(broadcast_text(str(path.absolute())))
             interrupted = _train(
                 commands, plan, config, shared, checkpoint_every, resume is not None, quiet
             )
@@ -398,7 +398,7 @@ def _train(
     fitted = pipeline.train(model, plan, session)
     fitted = dataclasses.replace(fitted, again=options.again(fitted, config))
     if commands.share is not None:
-        with in_step(OSError):  # before any process writes its share
+        with raise_together(OSError):  # before any process writes its share
             if is_first():
                 directories.remove_shares(directory, files.names_of(model))
         commands.share(fitted, plan, directory, console.Stages(quiet))

@@ -54,7 +54,7 @@ def _wrapped(key: jax.Array) -> jax.Array:
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_BY_NATIVE_CODE)
 
 
-def by_jax(key: jax.Array) -> jax.Array:
+def to_jax_key(key: jax.Array) -> jax.Array:
     """Return the same key with JAX's own implementation, which `jax.random.poisson` requires."""
     if str(jax.random.key_impl(key)) != _TAG:
         return key

@@ -23,7 +23,6 @@ with needed("evaluate.plots"):
 __all__ = [
     "comparison",
     "perplexity",
-    "shares_by",
     "sparse_boxplots",
     "sphere",
     "topic_intervals",

@@ -36,10 +36,10 @@ from simplex_jax._src.evaluate import pairs
 from simplex_jax._src.evaluate.pairs import Discrepancy
 from simplex_jax._src.precision import full_precision
 
-__all__ = ["simplex", "sphere"]
+__all__ = ["stein_simplex", "stein_sphere"]
 
 
-def simplex(
+def stein_simplex(
     log_p: ArrayLike, concentration: ArrayLike, *, reference: ArrayLike | None = None
 ) -> Discrepancy:
     r"""Compare samples on the simplex with a Dirichlet or any other smooth density.
@@ -177,7 +177,9 @@ def _square_distances(one: jax.Array, two: jax.Array) -> jax.Array:
     return jnp.maximum(norms - 2 * one @ two.T, 0)
 
 
-def sphere(x: ArrayLike, score: ArrayLike, *, reference: ArrayLike | None = None) -> Discrepancy:
+def stein_sphere(
+    x: ArrayLike, score: ArrayLike, *, reference: ArrayLike | None = None
+) -> Discrepancy:
     r"""Compare samples on the unit sphere with a density.
 
     A field is a projected vector of functions f. With the tangential score s,

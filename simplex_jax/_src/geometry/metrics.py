@@ -16,7 +16,7 @@ Metric: TypeAlias = Callable[[jax.Array], jax.Array]
 """`(x [d]) -> G(x) [d, d]`, symmetric and positive definite inside a set."""
 
 
-def hessian(h: Potential) -> Metric:
+def hessian_metric(h: Potential) -> Metric:
     r"""Return the metric :math:`G(x) = \nabla^2 h(x)` of a convex function.
 
     If h is a barrier, infinite outside a set, the balls of the metric stay inside:

@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from simplex_jax._src import arguments
 from simplex_jax._src.geometry import bessel
 
-__all__ = ["entropy", "fit", "kl", "log_density", "log_normaliser", "resultant"]
+__all__ = ["fit", "log_density", "resultant"]
 
 # Newton's method in log concentration, from Banerjee's estimate, whose relative error is below
 # 0.07. Each step squares the error; one more step carries the derivative.

@@ -288,7 +288,7 @@ def _unwrap(function: Any) -> tuple[Any, dict[str, Any]]:
 def _step(kernel: Kernel, state: Any, change: Values, counts: Values, i: jax.Array | int) -> Step:
     """Return a step of a kernel, with i updates done before it."""
     options = _unwrap(kernel.update)[1]
-    h = schedules.at(options["step_size"], jnp.asarray(i, jnp.int32))
+    h = schedules.evaluate(options["step_size"], jnp.asarray(i, jnp.int32))
     return Step(change, counts, state, options, h)
 
 

@@ -13,7 +13,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
 from simplex_jax._src.base import PyTree
-from simplex_jax._src.draws.keys import by_jax, by_native_code, like
+from simplex_jax._src.draws.keys import by_native_code, like, to_jax_key
 from simplex_jax._src.numpyro import density, monitors, sites
 from simplex_jax._src.numpyro.density import Target
 from simplex_jax._src.numpyro.sites import Layout, Model, Values
@@ -189,7 +189,7 @@ class ModelKernel(MCMCKernel):
         key = by_native_code(sites.to_typed_key(state.rng_key))
         key_next, key_batch, key_moves = jax.random.split(key, 3)
         new = self._step(
-            key_moves, state, self._target(model_args, model_kwargs, by_jax(key_batch))
+            key_moves, state, self._target(model_args, model_kwargs, to_jax_key(key_batch))
         )
         raised = monitors.update_raised(state.raised, new.z, state.i)
         still = monitors.update_still(state.still, new.z, state.i, state.num_warmup)

@@ -281,14 +281,14 @@ class SCIR(ModelKernel):
         """Return the step of uncorrected moves; None if minibatches decide."""
         if self._step_size is None:
             return None if layout.subsampled else jnp.asarray(_STEP_SIZE)
-        return jnp.asarray(schedules.at(self._step_size, i))
+        return jnp.asarray(schedules.evaluate(self._step_size, i))
 
     def _check_step(self, layout: Layout, ratio: float, num_warmup: int) -> None:
         """Warn if a given step is too long for minibatches of similar rows."""
         if self._step_size is None:
             return
         with jax.ensure_compile_time_eval():
-            step = schedules.at(self._step_size, jnp.asarray(num_warmup, jnp.int32))
+            step = schedules.evaluate(self._step_size, jnp.asarray(num_warmup, jnp.int32))
             noise = _noise(jnp.asarray(ratio), step)
         names = sites.list_str(layout.kinds)
         hint = "; if step_size is left out, SCIR learns one"

@@ -61,7 +61,7 @@ class _Folder(NamedTuple):
     unfinished: Sequence[Path]  # files of interrupted writes
 
 
-def look(directory: Path, names: Collection[str]) -> Contents:
+def scan(directory: Path, names: Collection[str]) -> Contents:
     """Classify the contents of a directory; without a run's `config.json`, all are others.
 
     `names` are the files that a run writes, including `config.json`, besides checkpoints and

@@ -66,7 +66,7 @@ def claim(
             try:
                 yield place
             finally:
-                left = contents.look(place, files)
+                left = contents.scan(place, files)
                 if not left.results:
                     contents.remove(place, left)
     finally:
@@ -82,13 +82,13 @@ def reopen(path: str | Path, files: Sequence[str]) -> Iterator[Path]:
     """
     place = Path(path)
     with lock.locked(place):
-        contents.remove(place, Contents(unfinished=contents.look(place, files).unfinished))
+        contents.remove(place, Contents(unfinished=contents.scan(place, files).unfinished))
         yield place
 
 
 def remove_shares(place: Path, files: Sequence[str]) -> None:
     """Remove the parts of the shares of documents, before a resumed run writes new ones."""
-    contents.remove(place, Contents(shares=contents.look(place, files).shares))
+    contents.remove(place, Contents(shares=contents.scan(place, files).shares))
 
 
 def _make(path: str | Path | None, command: str) -> tuple[Path, list[Path]]:
@@ -129,7 +129,7 @@ def _unmake(folders: Sequence[Path]) -> None:
 
 def _look(place: Path, command: str, files: Sequence[str], overwrite: bool) -> Contents:
     """Return the contents of a directory, if a new run may use it."""
-    present = contents.look(place, files)
+    present = contents.scan(place, files)
     shown, other = f"output directory {str(place)!r}", "choose another one (--out)"
     if present.command is None and present.others:
         raise FileExistsError(

@@ -268,7 +268,7 @@ class _Loop:
         if self._step + length == block.end:
             self._reader.read_ahead()  # while the device works
         self.state, info, collected = jax.block_until_ready(result)
-        elapsed = processes.agreed(time.perf_counter() - started)
+        elapsed = processes.broadcast(time.perf_counter() - started)
         self._seconds += elapsed
         if self._grow is not None:
             length = int(current_step(self.state)) - self._step

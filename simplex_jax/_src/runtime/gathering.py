@@ -103,12 +103,12 @@ class Posterior(Hook):
 
     def sample(self, event: Event) -> None:
         """Add a sample, in the window."""
-        if (gathered := self._latest.at(event)) is not None:
+        if (gathered := self._latest.accumulator_for(event)) is not None:
             gathered.add(self._read(event))
 
     def __call__(self, event: Event) -> None:
         """Trace an evaluation that is due, in the window."""
-        if event.due and (gathered := self._latest.at(event)) is not None:
+        if event.due and (gathered := self._latest.accumulator_for(event)) is not None:
             gathered.trace(self._evaluated(event))
 
     def gathered(self) -> Gathered:

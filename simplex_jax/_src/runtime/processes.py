@@ -153,7 +153,7 @@ def is_first() -> bool:
     return number() == 0
 
 
-def agreed(value: float) -> float:
+def broadcast(value: float) -> float:
     """Return the number of process 0."""
     if not joined():
         return value
@@ -173,7 +173,7 @@ def any_of(flags: Sequence[object]) -> bool:
 
 
 @contextmanager
-def in_step(*errors: type[Exception]) -> Iterator[None]:
+def raise_together(*errors: type[Exception]) -> Iterator[None]:
     """If the block fails on one process, raise its own error there and an OSError on the others."""
     failed = None
     try:
@@ -184,12 +184,12 @@ def in_step(*errors: type[Exception]) -> Iterator[None]:
         raise failed or OSError("another process could not")
 
 
-def agreed_text(text: str) -> str:
+def broadcast_text(text: str) -> str:
     """Return the text of process 0."""
     if not joined():
         return text
     data = np.frombuffer(os.fsencode(text), np.uint8)
-    room = int(agreed(data.size))
+    room = int(broadcast(data.size))
     padded = np.zeros(room, np.uint8)
     padded[: data.size] = data[:room]
     shared = multihost_utils.broadcast_one_to_all(padded)
@@ -208,7 +208,7 @@ def check_alike(values: Mapping[str, Any]) -> None:
     digests = _gathered(float(int.from_bytes(digest)))
     if (digests == digests[0]).all():
         return
-    first = json.loads(agreed_text(text))
+    first = json.loads(broadcast_text(text))
     own = json.loads(text)
     names = [name for name in first | own if first.get(name) != own.get(name)]
     others = ", ".join(str(number) for number in np.flatnonzero(digests != digests[0]))

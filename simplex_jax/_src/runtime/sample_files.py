@@ -50,7 +50,7 @@ class Folder(NamedTuple):
         path, step = self.path / name_of(number), -1
         if processes.is_first() and path.exists():
             step = int(saved.load_npz(path, ["step"])["step"])
-        return int(processes.agreed(step))
+        return int(processes.broadcast(step))
 
     def write(self, number: int, sample: Mapping[str, np.ndarray]) -> None:
         """Write a sample."""
@@ -80,7 +80,7 @@ class Folder(NamedTuple):
             return False
 
     def _refuse(self, paths: Sequence[Path]) -> None:
-        with processes.in_step(OSError):
+        with processes.raise_together(OSError):
             if paths:
                 number = f"{len(paths)} sample{'s' if len(paths) > 1 else ''}"
                 raise FileExistsError(

@@ -76,7 +76,7 @@ class Latest(Generic[A]):
         self._make, self._window = make, window
         self._parts: dict[int, A] = {}
 
-    def at(self, event: Event) -> A | None:
+    def accumulator_for(self, event: Event) -> A | None:
         """Return the accumulator of an event, None during burn-in, and drop old ones."""
         if (place := self._window(done(event))) is None:
             return None

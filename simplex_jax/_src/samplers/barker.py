@@ -54,7 +54,7 @@ def update(
 ) -> tuple[State, Info]:
     """Propose a step whose signs follow the gradient, and accept it or stay."""
     key_move, key_accept = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     inputs = (batch,) if needs_batch else ()
     value_and_slope = gradients.value_and_gradient_of("log_density", log_density)
     x = state.position

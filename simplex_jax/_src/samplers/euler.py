@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from simplex_jax._src import gradients
 from simplex_jax._src.base import Batch, Position, PyTree
-from simplex_jax._src.draws.keys import by_jax
+from simplex_jax._src.draws.keys import to_jax_key
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import simplex
 
@@ -35,7 +35,7 @@ def gradient(
     key: jax.Array, estimator: Estimator, memory: PyTree, position: Position, batch: Batch
 ) -> tuple[Position, PyTree]:
     """Return the estimated gradient, shaped like the position, and the new memory."""
-    estimate, memory = estimator.estimate(by_jax(key), memory, position, batch)
+    estimate, memory = estimator.estimate(to_jax_key(key), memory, position, batch)
     return gradients.like("the estimated gradient", estimate, position), memory
 
 

@@ -19,7 +19,7 @@ from jax.nn import logsumexp
 from simplex_jax._src import arguments, draws, schedules
 from simplex_jax._src.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax._src.draws import dirichlet
-from simplex_jax._src.draws.keys import by_jax
+from simplex_jax._src.draws.keys import to_jax_key
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import simplex
 from simplex_jax._src.samplers.rows import Rows, sums
@@ -126,7 +126,7 @@ def leaves(
     """
     key_estimate, key_total, key_move = jax.random.split(key, 3)
     whole = jax.tree.map(lambda leaf: all_rows(rows, leaf), state.position)
-    estimate, memory = estimator.estimate(by_jax(key_estimate), state.memory, whole, batch)
+    estimate, memory = estimator.estimate(to_jax_key(key_estimate), state.memory, whole, batch)
     positions = jax.tree.leaves(state.position)
     number = len(positions)
     carried = [None] * number if state.log_total is None else jax.tree.leaves(state.log_total)

@@ -40,7 +40,7 @@ def update(
     step_size: StepSize,
 ) -> tuple[State, Info]:
     """Estimate the evidence from the batch and move every log theta by its normal transition."""
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
 
     def transition(
         key: jax.Array, log_theta: jax.Array, *inputs: jax.Array

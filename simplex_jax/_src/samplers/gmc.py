@@ -69,7 +69,7 @@ def update(
 ) -> tuple[State, Info]:
     """Draw a velocity, take geodesic leapfrog steps, and accept or reject the end point."""
     key_velocity, key_accept = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     inputs = (batch,) if needs_batch else ()
     value_and_slope = gradients.value_and_gradient_of("log_density", log_density)
 

@@ -83,7 +83,7 @@ def update(
     num_steps: int = 1,
 ) -> tuple[State, Info]:
     """Take the inner steps A, B, O, B, A, all with the same batch."""
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     start = (state.position, state.velocity, state.thermostat, state.memory)
     (x, v, xi, memory), kinetic, share = geodesic.integrate(
         key,

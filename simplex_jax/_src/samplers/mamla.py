@@ -64,7 +64,7 @@ def update(
 ) -> tuple[State, Info]:
     """Propose a step of the dual variable, and accept or reject it."""
     key_noise, key_accept = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     inputs = (batch,) if needs_batch else ()
     value_and_slope = gradients.value_and_gradient_of("log_density", log_density)
 

@@ -67,7 +67,7 @@ def update(
 ) -> tuple[State, Info]:
     """Estimate the gradient from the batch and take one Euler step of the dual variable."""
     key_estimate, key_noise = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     point = state.dual if form == "dual" else state.position
     slope, memory = euler.gradient(key_estimate, estimator, state.memory, point, batch)
     drift = slope

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from simplex_jax._src import arguments
 from simplex_jax._src.base import Batch, Position, PyTree
-from simplex_jax._src.draws.keys import by_jax
+from simplex_jax._src.draws.keys import to_jax_key
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import simplex
 from simplex_jax._src.samplers import expanded
@@ -90,7 +90,9 @@ def move(
     means of those numbers, and the evidence.
     """
     key_estimate, key_move = jax.random.split(key)
-    estimate, memory = estimator.estimate(by_jax(key_estimate), state.memory, state.position, batch)
+    estimate, memory = estimator.estimate(
+        to_jax_key(key_estimate), state.memory, state.position, batch
+    )
     if not isinstance(estimate, kind):
         raise ValueError(
             f"the estimator must return samplers.positive.{kind.__name__}; it returned "

@@ -82,7 +82,7 @@ def update(
 ) -> tuple[State, Info]:
     """Estimate the gradient from the batch and take one Euler step of the dynamics."""
     key_estimate, key_noise = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     slope, memory = euler.gradient(key_estimate, estimator, state.memory, state.position, batch)
 
     start: Variables = (state.position, *state.auxiliary)

@@ -43,7 +43,7 @@ def update(
     With `rows`, leaves [rows, K] are sharded: the position and the estimator's counts are this
     device's shard. The number of devices does not change the draws.
     """
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     leaves, memory = expanded.leaves(
         key, state, batch, estimator=estimator, alpha=alpha, counts_in_total=True, rows=rows
     )

@@ -34,7 +34,7 @@ def update(
 ) -> tuple[State, Info]:
     """Estimate the gradient from the batch and take one step whose signs follow it."""
     key_estimate, key_move = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     x = state.position
     slope, memory = euler.gradient(key_estimate, estimator, state.memory, x, batch)
     noise = noise_estimate(x, batch) if callable(noise_estimate) else noise_estimate

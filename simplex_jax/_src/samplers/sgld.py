@@ -35,7 +35,7 @@ def update(
 ) -> tuple[State, Info]:
     """Estimate the gradient from the batch and take one Euler step."""
     key_estimate, key_noise = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     slope, memory = euler.gradient(key_estimate, estimator, state.memory, state.position, batch)
     position, drift = euler.step(key_noise, state.position, slope, h, preconditioner)
     info = Info(step_size=h, gradient_norm=euler.norm(slope), drift=drift)

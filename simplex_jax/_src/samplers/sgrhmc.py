@@ -79,7 +79,7 @@ def update(
     friction: ArrayLike = 4.0,
 ) -> tuple[State, Info]:
     """Estimate the counts from the batch and take one step of every coordinate."""
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     start = expanded.State(state.position, state.step, state.memory, state.log_total)
     leaves, memory = expanded.leaves(
         key, start, batch, estimator=estimator, alpha=alpha, counts_in_total=True

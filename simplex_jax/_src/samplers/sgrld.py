@@ -36,7 +36,7 @@ def update(
     step_size: StepSize,
 ) -> tuple[State, Info]:
     """Estimate the counts from the batch and take one reflected Euler step."""
-    h = schedules.at(step_size, state.step)
+    h = schedules.evaluate(step_size, state.step)
     state, log_thetas, reflected = expanded.reflected(
         key,
         state,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from simplex_jax._src import arguments, schedules
 from simplex_jax._src.base import Batch, Kernel, Position, PyTree, freeze, static
-from simplex_jax._src.draws.keys import by_jax
+from simplex_jax._src.draws.keys import to_jax_key
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import simplex
 from simplex_jax._src.samplers import expanded
@@ -85,8 +85,10 @@ def update(
 ) -> tuple[State, Info]:
     """Estimate the counts from the batch and take one Euler step of the dual variable."""
     key_estimate, key_noise = jax.random.split(key)
-    h = schedules.at(step_size, state.step)
-    estimate, memory = estimator.estimate(by_jax(key_estimate), state.memory, state.position, batch)
+    h = schedules.evaluate(step_size, state.step)
+    estimate, memory = estimator.estimate(
+        to_jax_key(key_estimate), state.memory, state.position, batch
+    )
 
     leaves, structure = jax.tree.flatten(state.position)
     counts = simplex.counts_like(estimate, state.position)

@@ -156,7 +156,7 @@ def _look(h: Potential, x: jax.Array) -> _Point:
 
 
 def _factor(h: Potential, x: jax.Array) -> jax.Array:
-    return jnp.linalg.cholesky(metrics.hessian(h)(x))
+    return jnp.linalg.cholesky(metrics.hessian_metric(h)(x))
 
 
 def _proper(point: _Point) -> jax.Array:

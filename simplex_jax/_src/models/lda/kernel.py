@@ -268,7 +268,7 @@ def _update(model: Model, key: jax.Array, state: State, batch: Batch) -> tuple[S
     )
     alpha = state.alpha
     if follow is not None:
-        h = schedules.at(model.step_size, state.step)
+        h = schedules.evaluate(model.step_size, state.step)
         evidence, prior = inner.memory.evidence, Prior(model.means.alpha)
         alpha = concentrations.move(key_follow, alpha, evidence, prior, follow, h)
     tokens = expanded.all_rows(model.rows, inner.memory.topic_tokens).astype(state.position.dtype)

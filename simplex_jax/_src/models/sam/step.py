@@ -100,7 +100,7 @@ def update(
     if model.sampler == "gsgnht":
         options["inertia"] = model.inertia
     if model.noise_estimate and not model.full:
-        most = 2 * model.friction / schedules.at(model.step_size, state.step)
+        most = 2 * model.friction / schedules.evaluate(model.step_size, state.step)
         options["noise_estimate"] = bind(_variance, model.documents, hyper, _SHARE * most)
     return _module(model).update(key, state, batch, **options)
 

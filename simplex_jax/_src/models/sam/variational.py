@@ -187,7 +187,7 @@ def _update(model: _Model, key: jax.Array, state: State, ids: jax.Array) -> tupl
     del key
     old, xi, size = state.position, state.concentration, state.weights.shape[0]
     hyper = jax.tree.map(lambda leaf: leaf.astype(old.dtype), model.hyper)
-    rho = schedules.at(model.step_size, state.step).astype(old.dtype)
+    rho = schedules.evaluate(model.step_size, state.step).astype(old.dtype)
     rho = jnp.where((rho > 0) & (rho <= 1), rho, jnp.nan)
     length = vmf.mean_length(old.shape[1], xi)
 

@@ -78,15 +78,15 @@ class Store:
         }
         try:
             name = ""
-            with processes.in_step(OSError):
+            with processes.raise_together(OSError):
                 if processes.is_first():
                     name = self._begin(step)
-            path = self._directory / processes.agreed_text(name)
-            with processes.in_step(OSError, Damaged):
+            path = self._directory / processes.broadcast_text(name)
+            with processes.raise_together(OSError, Damaged):
                 if not processes.is_first():
                     parts = {name: part for name, part in arrays.items() if leaves.is_part(name)}
                     _write_arrays(_staged(path, processes.number()), parts, entries)
-            with processes.in_step(OSError, Damaged):
+            with processes.raise_together(OSError, Damaged):
                 if processes.is_first():
                     _publish(path, arrays, manifest)
         except (OSError, Damaged) as error:

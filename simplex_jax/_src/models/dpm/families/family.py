@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax._src.base import PyTree
-from simplex_jax._src.draws.keys import by_jax
+from simplex_jax._src.draws.keys import to_jax_key
 
 Rows: TypeAlias = PyTree
 """Data: rows along the first axis of every leaf, or `SparseRows`. See `rows.take`."""
@@ -30,7 +30,7 @@ class Simplex(NamedTuple):
 
 def draw_atoms(family: "Family", key: jax.Array, statistics: Statistics) -> Atoms:
     """Draw atoms of a family, which may be a user's, with a standard JAX key."""
-    return family.draw(by_jax(key), statistics)
+    return family.draw(to_jax_key(key), statistics)
 
 
 def as_floats(prior: PyTree, counts: PyTree) -> PyTree:
