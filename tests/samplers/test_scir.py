@@ -216,3 +216,11 @@ def test_inflation_by_batches_is_shown_and_right(getkey):
     kernel = scir.build(unknown, alpha=0.1, step_size=0.5)
     state = kernel.init(getkey(), jnp.ones(3))
     assert kernel.update(getkey(), state, jnp.array([0, 1]))[1].inflation is None
+
+
+def test_counts_that_are_not_finite_are_named(getkey):
+    """They were refused as a `shape_parameter`, which is none of the user's."""
+    kernel = scir.build(estimators.multinomial(1), 0.5, 0.1)
+    state = kernel.init(getkey(), jnp.ones(3))
+    with pytest.raises(ValueError, match="the estimated counts must be finite; it is nan at index"):
+        kernel.update(getkey(), state, jnp.array([[1.0, jnp.nan, 2.0]]))

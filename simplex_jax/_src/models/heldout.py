@@ -48,7 +48,7 @@ class HeldOut(Hook):
         for name, of_chain in zip(self._names, log_p, strict=True):
             event.metrics[name] = self._value([of_chain])
         event.metrics[self._name] = self._value(log_p)
-        if event.due and (part := self._average.at(event)) is not None:
+        if event.due and (part := self._average.accumulator_for(event)) is not None:
             part.add(log_p)
         average = self._average.whole()
         if not average.samples:

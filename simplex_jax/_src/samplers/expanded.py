@@ -141,6 +141,8 @@ def leaves(
         strict=True,
     ):
         prior = own_rows(rows, prior)
+        if counts_in_total:  # NaN would be refused as a shape of a draw, which users do not know
+            arguments.require("the estimated counts", n_hat, jnp.isfinite(n_hat), "finite")
         concentration = prior + jnp.maximum(n_hat, 0) if counts_in_total else prior
         total = sums(concentration)
         fresh = draws.loggamma(key_leaf_total, total, offset=offset(rows, total))
