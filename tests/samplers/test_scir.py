@@ -219,8 +219,9 @@ def test_inflation_by_batches_is_shown_and_right(getkey):
 
 
 def test_counts_that_are_not_finite_are_named(getkey):
-    """They were refused as a `shape_parameter`, which is none of the user's."""
-    kernel = scir.build(estimators.multinomial(1), 0.5, 0.1)
+    """Those of the user's function were refused as a `shape_parameter`, which is none of theirs."""
+    counts = estimators.subsampled(lambda key, log_omega, batch: jnp.full(3, jnp.nan), 1)
+    kernel = scir.build(counts, 0.5, 0.1)
     state = kernel.init(getkey(), jnp.ones(3))
     with pytest.raises(ValueError, match="the estimated counts must be finite; it is nan at index"):
-        kernel.update(getkey(), state, jnp.array([[1.0, jnp.nan, 2.0]]))
+        kernel.update(getkey(), state, jnp.zeros(1))
