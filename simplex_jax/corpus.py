@@ -10,8 +10,6 @@ from simplex_jax._src.corpus import (
     from_texts,
     holdout,
     read,
-    read_columns,
-    read_vectors,
     tokens,
 )
 from simplex_jax._src.corpus.store import batches as stored_batches
@@ -32,8 +30,6 @@ __all__ = [
     "holdout",
     "open_store",
     "read",
-    "read_columns",
-    "read_vectors",
     "stored_batches",
     "tfidf",
     "tokens",

@@ -13,6 +13,7 @@ from simplex_jax._src.evaluate.compare import compare
 from simplex_jax._src.evaluate.diagnostics import summary
 from simplex_jax._src.evaluate.distances import kolmogorov_smirnov, rosenblatt
 from simplex_jax._src.evaluate.exports import to_pyldavis
+from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.evaluate.partitions import co_clustering, point_partition
 from simplex_jax._src.evaluate.stein import stein_simplex, stein_sphere
 from simplex_jax._src.evaluate.to_arviz import run_to_arviz, to_arviz
@@ -22,6 +23,7 @@ if _typing.TYPE_CHECKING:
     from simplex_jax._src.evaluate import plots
 
 __all__ = [
+    "Topics",
     "co_clustering",
     "coherence",
     "coherence_in_windows",

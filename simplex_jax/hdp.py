@@ -1,8 +1,8 @@
 """The hierarchical Dirichlet process: topics of counts, with an unknown number of topics."""
 
-from simplex_jax._src.models.hdp import Fit, build, fit, load
+from simplex_jax._src.models.hdp import Fit, fit, load
 
-__all__ = ["Fit", "build", "fit", "load"]
+__all__ = ["Fit", "fit", "load"]
 
 
 def __dir__() -> list[str]:

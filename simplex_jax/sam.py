@@ -1,8 +1,8 @@
 """The spherical admixture model: topics of unit vectors."""
 
-from simplex_jax._src.models.sam import Fit, build, fit, load
+from simplex_jax._src.models.sam import Fit, fit, load
 
-__all__ = ["Fit", "build", "fit", "load"]
+__all__ = ["Fit", "fit", "load"]
 
 
 def __dir__() -> list[str]:

@@ -236,7 +236,7 @@ def prior(name: str, value: Any, count: int) -> tuple[float | tuple[float, ...],
 
     Example:
         >>> prior("alpha", "learn-asymmetric", 3), prior("beta", [0.5, 1.0], 2)
-        ((0.1, 'vector'), ((0.5, 1.0), None))
+        ((0.1, 'learn-asymmetric'), ((0.5, 1.0), None))
     """
     value = _concentration(name, value)
     if isinstance(value, str):

@@ -86,7 +86,7 @@ def left_to_right(
 
     Example:
         >>> import numpy as np, scipy.sparse as sp
-        >>> from simplex_jax import lda
+        >>> from simplex_jax._src.models import lda
         >>> documents = sp.csr_array([[1, 0], [1, 1]])
         >>> estimate = lda.left_to_right([[0.9, 0.1], [0.1, 0.9]], 1.0, documents, particles=4000)
         >>> np.exp(estimate.log_p).round(2).tolist()
