@@ -52,6 +52,10 @@ MTX = [
 PAIRS = [b"2 0:1 2:5\n0\n1 1:2\n", b"# made\n-1 1:1 3:5.0 # x\n+1 qid:1 2:1e0\n"]
 DENSE = [b",apple,pear\r\nd1,1,0\r\nd2,2.0,3\r\n", b"apple;pear\n1;0\n2;1e0\n"]
 TABLES = [b'id,text\r\n1,"apple, ""pear"""\n2,plum\n', b"id\ttext\n1\tapple pear\n2\tplum\n"]
+TRIPLES = [
+    b'"","doc_id","term","n"\r\n"1","a","apple, red",2\r\n"2","b","pear",1e+00\r\n',
+    b"document\ttoken\na\tapple\na\tapple\nb\tpear\n",
+]
 JSONL = [b'{"id": 1, "text": "apple pear"}\n\n{"id": "b", "text": null}\n']
 LINES = ["apple pear\npl\u00fcm\n".encode(), "\ufeffapple\r\n\r\npear".encode()]
 INSTANCES = [b"a\ten\tapple pear\nb\ten\tplum\n", b"a en apple\n\nb, de, pear plum\n"]
@@ -226,6 +230,17 @@ def test_tables(format, content):
 
 
 @fuzz
+@given(
+    st.one_of(
+        damaged(TRIPLES),
+        st.text('",;\n\t1.e\r', max_size=32).map("doc,word,n\n{}".format).map(str.encode),
+    )
+)
+def test_triples(content):
+    accept_or_refuse(content, "x", format="triples")
+
+
+@fuzz
 @given(st.one_of(damaged(DENSE), st.text('",;\n\t1.e\r', max_size=32).map(str.encode)))
 def test_dense(content):
     accept_or_refuse(content, "x", format="dense")
@@ -334,6 +349,11 @@ def test_the_undamaged_files_are_accepted(tmp_path):
             (tmp_path / name).write_bytes(content)
             texts = FORMATS[resolve(tmp_path / name, Reading()).format].texts
             assert read(tmp_path / name, text=EVERY_WORD if texts else None).counts.nnz
+    for content in TRIPLES:
+        path = tmp_path / ("x.tsv" if b"\t" in content else "x.csv")
+        path.write_bytes(content)
+        assert resolve(path, Reading()).format == "triples"
+        assert read(path).names == ("a", "b")
     for name, content in TENX.items():
         (tmp_path / "10x").mkdir(exist_ok=True)
         (tmp_path / "10x" / name).write_bytes(content)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from simplex_jax._src.corpus import frames, from_counts
+from simplex_jax._src.corpus import CorpusError, frames, from_counts
 from simplex_jax._src.corpus.text import count_texts
-from simplex_jax._src.models import dpm, lda
+from simplex_jax._src.models import dpm, hdp, lda, sam
 
 
 class Polars:
@@ -115,3 +116,69 @@ def test_texts_in_a_column_without_a_number_of_dimensions():
             return iter(["An oak.", "An elm."])
 
     assert count_texts(Series(), ["elm", "oak"]).counts.toarray().tolist() == [[0, 1], [1, 0]]
+
+
+class Cells:
+    """An AnnData object: what of it is used."""
+
+    def __init__(self, X, raw=None, **layers):
+        self.X, self.layers, self.raw = X, layers, raw
+        width = 3 if X is None else X.shape[1]
+        self.var_names = np.array([f"GENE{i}" for i in range(width)], object)
+        self.obs_names = np.array(["AAAC-1", "AAAG-1", "AATC-1", "ACTG-1"], object)
+        self.shape = (4, width)
+
+
+CELLS = np.array([[1, 0, 2], [0, 3, 0], [4, 0, 0], [0, 0, 5]])
+LOGS = np.log1p(CELLS)
+
+
+class Backed:
+    """A matrix that AnnData leaves in its file."""
+
+    def to_memory(self):
+        return sp.csr_matrix(CELLS)
+
+    shape = CELLS.shape
+
+
+@pytest.mark.parametrize(
+    "X",
+    [CELLS, CELLS.astype(np.float32), sp.csr_matrix(CELLS), sp.csc_array(1.0 * CELLS), Backed()],
+)
+def test_counts_of_anndata(X):
+    corpus = from_counts(Cells(X))
+    np.testing.assert_array_equal(corpus.counts.toarray(), CELLS)
+    assert corpus.vocabulary == ("GENE0", "GENE1", "GENE2")
+    assert corpus.names == ("AAAC-1", "AAAG-1", "AATC-1", "ACTG-1")
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        (Cells(LOGS, counts=CELLS), r"0\.69.* not a whole number; give the counts: "
+         r"corpus.from_counts\(adata.layers\['counts'\], adata.var_names, adata.obs_names\)$"),
+        (Cells(sp.csr_array(LOGS), log=LOGS, raw_counts=sp.csc_array(CELLS)), r"'raw_counts'\], a"),
+        (Cells(LOGS, raw=Cells(CELLS), spliced=CELLS), r"'spliced'\].* \(or adata.raw.X\)$"),
+        (Cells(LOGS, raw=Cells(CELLS)), r"\(adata.raw.X, adata.raw.var_names, adata.obs_names\)$"),
+        (Cells(-CELLS, log=LOGS), r"is -1, which is out of range; .*; adata.layers\['log'\] have"),
+        (Cells(LOGS), "there are no layers and no raw"),
+        (Cells(None, counts=CELLS), r"there is no X; give the counts: .*layers\['counts'\]"),
+        (Cells(0 * CELLS, counts=CELLS), r"every document is empty; .*layers\['counts'\]"),
+    ],
+)  # fmt: skip
+def test_anndata_without_counts_names_its_layers(cells, says):
+    for read in (from_counts, lambda cells: lda.fit(cells, 2, passes=2, chains=1)):
+        with pytest.raises(CorpusError, match=says):
+            read(cells)
+
+
+@pytest.mark.parametrize("model", [lda, hdp, dpm, sam])
+def test_models_of_anndata(model):
+    cells = Cells(np.random.default_rng(0).poisson(0.7, (4, 6)))
+    options = {} if model in (hdp, dpm) else {"num_topics": 2}
+    fitted = model.fit(cells, passes=2, chains=1, **options)
+    if model is not dpm:
+        assert fitted.vocabulary == tuple(cells.var_names)
+    if model is lda:
+        assert fitted.transform(cells).shape == (4, 2)

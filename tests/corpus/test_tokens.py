@@ -171,17 +171,17 @@ def test_the_command_says_what_it_read(tmp_path):
     told = " ".join(CliRunner().invoke(main, command).output.split())
     assert "read 30 documents, 60 tokens of 2 words" in told
     assert "120 of 180 tokens dropped" in told
-    assert "text from 'body'; names from 'id'" in told
+    assert "text from 'body'; names from 'id'; other columns, for --by: author" in told
     assert "60 stop words, 30 numbers, 30 of one or two letters" in told
     quiet = CliRunner().invoke(main, [*command, "--quiet"]).output
     assert "read 30" not in quiet
 
 
 @pytest.mark.parametrize(
-    "titles", ["document,term,count", "document,feature,frequency", "doc_id,sentence,token,lemma"]
+    "titles", ["document,line,term", "docid,topic,feature", "doc_id,sentence,token,lemma"]
 )
 def test_tables_of_words_are_not_read_as_documents(tmp_path, titles):
-    """As tidytext, quanteda and udpipe write them: titles became texts."""
+    """As tidytext and udpipe write them: titles became texts."""
     file = tmp_path / "tidy.csv"
     file.write_text(titles + "\n" + "a" + ",b" * titles.count(",") + "\n")
     with pytest.raises(CorpusError, match="a record is a word of a document, not a document"):

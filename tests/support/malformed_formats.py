@@ -116,6 +116,52 @@ mtx("gzip bomb", None, "bomb", gzip.compress(BANNER.encode() + (b"%" * 2**15 + b
 mtx("gzip truncated", None, "ends early", gzip.compress((BANNER + SIZES).encode())[:-9])
 mtx("endless comment", 3, "premature eof", BANNER + "%" * 2**20)
 
+
+# Triples.
+def triples(name, line, says, content, file="bad.csv", **arguments):
+    place = file if line is None else f"{file}:{line}"
+    case(f"triples {name}", place, says, content, file, **arguments)
+
+
+TITLES = "document,term,n\n"
+triples("fraction", 3, "'1.5' in column 'n' is not a count", TITLES + "a,elm,1\nb,elm,1.5\n")
+triples("negative", 2, "'-1' in column 'n' is not a count", TITLES + "a,elm,-1\n")
+triples("missing", 2, "'NA' in column 'n' is not a count", TITLES + "a,elm,NA\n")
+triples("huge", 2, "is not a count; counts are whole", TITLES + f"a,elm,{MAX_COUNT + 1}\n")
+triples("huge sum", None, "row 0, column 0", TITLES + f"a,elm,{MAX_COUNT}\na,elm,1\n")
+triples("no word", 3, "nothing in column 'term'; fill it in", TITLES + "a,elm,1\nb, ,2\n")
+triples("no document", 2, "nothing in column 'document'", TITLES + ",elm,1\n")
+triples("short", 3, "2 fields instead of 3", TITLES + "a,elm,1\nb,elm\n")
+triples("no record", None, "no record below", TITLES)
+triples("zeros", None, "every document is empty", TITLES + "a,elm,0\n")
+triples(
+    "tabs", 2, "1 fields instead of 3; fields of a TSV", TITLES.replace(",", "\t") + "a\n", "x.tsv"
+)
+triples("list of words", None, "each record has its own 'id'", "id,word,freq\n1,elm,9\n2,oak,7\n")
+triples(
+    "unknown",
+    1,
+    "no column of documents among book, word, n",
+    "book,word,n\nx,elm,1\n",
+    format="triples",
+)
+triples("no words", 1, "no column of words among doc, topic", "doc,topic\nx,1\n", format="triples")
+triples(
+    "two words",
+    1,
+    "several columns have words: token, lemma",
+    "doc_id,token,lemma\na,b,c\n",
+    format="triples",
+)
+triples(
+    "one column",
+    1,
+    "has both documents and words",
+    TITLES + "a,elm,1\n",
+    format="triples",
+    text_column="document",
+)
+
 # lda-c.
 pairs("ldac", "empty", None, "is empty", "")
 pairs("ldac", "blank", None, "no document", "\n\n")

@@ -70,8 +70,8 @@ FILE_OPTIONS = dict(
         ),
         _option(
             "--text-column",
-            "Column or field of the text ({formats}), or its number from 1 in a file without a "
-            "header.  [default: recognised, such as text or body]",
+            "Column or field of the text ({formats}), or of the words (triples), or its number "
+            "from 1 in a file without a header.  [default: recognised, such as text or body]",
         ),
         _option(
             "--id-column",
@@ -168,8 +168,7 @@ def read(path: Path, reading: dict[str, Any]) -> Corpus:
     """
     data = corpora.read(path, **_keywords(reading))
     if not _quiet():
-        columns = resolved(str(path), reading)
-        click.echo(_told(data, columns["text_column"], columns["id_column"]), err=True)
+        click.echo(_told(data, _taken(path, reading)), err=True)
     _warn_of_lost(data.vocabulary, path, reading)
     return drop_words(data, reading.get("drop_words"))
 
@@ -179,7 +178,15 @@ def _quiet() -> bool:
     return context is None or bool(context.params.get("quiet")) or not is_first()
 
 
-def _told(data: Corpus, text_column: str | None, id_column: str | None) -> str:
+def _taken(path: Path, reading: dict[str, Any]) -> str | None:
+    """Return what is read from which columns; None for a format without columns."""
+    names = (*ENCODED, "format", "text_column", "id_column")
+    options = corpora.resolve(path, Reading(**{name: reading[name] for name in names}))
+    taken = registry.FORMATS[options.format or ""].taken
+    return None if taken is None else taken(as_path(path), options)
+
+
+def _told(data: Corpus, taken: str | None) -> str:
     """Return a line on what was read: documents, tokens kept and dropped, and columns taken."""
     kept = int(data.counts.sum())
     parts = [
@@ -192,9 +199,10 @@ def _told(data: Corpus, text_column: str | None, id_column: str | None) -> str:
         largest = ", ".join(f"{count:,} {why}" for why, count in dropped[:_REASONS])
         more = ", ..." if len(dropped) > _REASONS else ""
         parts.append(f"{total:,} of {found:,} tokens dropped ({largest}{more})")
-    if text_column is not None:
-        parts.append(f"text from {printable(text_column)!r}")
-        parts.append(f"names from {printable(id_column)!r}" if id_column else "no column of names")
+    if taken is not None:
+        parts.append(taken)
+    if repeated := len(data.names) - len(set(data.names)):
+        parts.append(f"{counted(repeated, 'document')} with the name of an earlier one")
     return "; ".join(parts)
 
 

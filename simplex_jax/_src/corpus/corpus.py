@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,11 +141,16 @@ def from_counts(
 
     Args:
         counts: [D, V], documents in rows: anything `numpy.asarray` accepts, a data frame, any
-            SciPy sparse matrix or array, or gensim's bags of words, a list of pairs of column and
-            count for each document. Whole numbers in 0..2**24, at least one of them positive.
+            SciPy sparse matrix or array, an AnnData object, whose `X` is used, or gensim's bags of
+            words, a list of pairs of column and count for each document. Whole numbers in
+            0..2**24, at least one of them positive. A data frame may also have a count of a word
+            in a document in each row, in columns such as `document`, `term` and `count`, or a
+            token in each row, in two such columns.
         vocabulary: V distinct non-empty words, or a dict that maps them to columns 0..V-1; by
-            default the column names of a data frame if they are texts, otherwise `w0, w1, ...`.
-        names: D document names; by default the index of a data frame, otherwise `0, 1, ...`.
+            default the column names of a data frame if they are texts, `var_names` of AnnData,
+            otherwise `w0, w1, ...`.
+        names: D document names; by default the index of a data frame, `obs_names` of AnnData,
+            otherwise `0, 1, ...`.
         source: Name of the counts in error messages, such as a file name.
 
     Returns:
@@ -165,12 +170,22 @@ def from_counts(
     """
     if _are_bags(counts):
         counts = _of_bags(counts, 0 if vocabulary is None else len(vocabulary), source)
+    elif (triple := frames.triple_in(counts)) is not None:
+        if vocabulary is not None or names is not None:
+            problem = "each row is a word of a document, and names both"
+            raise error_at(source, problem, "leave vocabulary and names out")
+        try:
+            counts, vocabulary, names = frames.counts_in(counts, triple)
+        except ValueError as error:
+            raise CorpusError(f"{source}: {printable(error)}") from None
     entries = entries_of(counts, source)
     words, labels = labels_of(counts, entries.shape, vocabulary, names, source)
-    table = checked_counts(entries, source)
+    table = _checked(entries, source, _remedy_of(counts))
     if table.nnz == 0:
-        error = error_at(source, "every document is empty", "give documents with words in them")
-        raise EmptyCorpusError(str(error), labels)
+        remedy = "give documents with words in them"
+        if frames.is_annotated(counts):
+            remedy = frames.count_layers(counts)
+        raise EmptyCorpusError(str(error_at(source, "every document is empty", remedy)), labels)
     return Corpus(table, words, labels)
 
 
@@ -217,7 +232,10 @@ def labels_of(
 
     The defaults are the labels of a data frame, whose columns may be in any order, or numbers.
     """
-    if (columns := frames.names_of(values)) is not None:
+    if frames.is_annotated(values):
+        vocabulary = values.var_names if vocabulary is None else vocabulary
+        names = values.obs_names if names is None else names
+    elif (columns := frames.names_of(values)) is not None:
         if vocabulary is None and all(isinstance(column, str) for column in columns):
             vocabulary = columns
         names = getattr(values, "index", None) if names is None else names  # polars has none
@@ -242,19 +260,33 @@ def labels_of(
 
 def checked_counts(counts: Any, source: str) -> sp.csr_array:
     """Return counts [D, V] as `from_counts` does, except that all documents may be empty."""
-    entries = entries_of(counts, source)
-    _check_values(entries, source)
+    return _checked(entries_of(counts, source), source, _remedy_of(counts))
+
+
+def _remedy_of(counts: Any) -> Callable[[], str]:
+    """Return a function that says what to do about values that are not counts."""
+    if frames.is_annotated(counts):
+        return lambda: frames.count_layers(counts)
+    return lambda: f"counts are whole numbers from 0 to 2**24 = {MAX_COUNT}"
+
+
+def _checked(entries: sp.coo_array, source: str, remedy: Callable[[], str]) -> sp.csr_array:
+    _check_values(entries, source, remedy)
     whole = sp.coo_array((entries.data.astype(np.int64), entries.coords), shape=entries.shape)
     table = sp.csr_array(whole)
     table.sum_duplicates()
     table.eliminate_zeros()
-    _check_values(table.tocoo(), source)
+    _check_values(table.tocoo(), source, remedy)
     return table.astype(np.int32)
 
 
 def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.coo_array:
     """Return a two-dimensional, numeric array in coordinates; values are not checked."""
     remedy = f"give {numbers}, one document a row and one word a column"
+    if frames.is_annotated(values):
+        annotated, values = values, frames.matrix_of(values)
+        if values is None:
+            raise error_at(source, "there is no X", frames.count_layers(annotated))
     if isinstance(values, list | tuple) and any(map(_has_words, values)):
         raise error_at(
             source,
@@ -286,7 +318,7 @@ def _has_words(row: Any) -> bool:
     return isinstance(row, list | tuple) and len(row) > 0 and isinstance(row[0], str)
 
 
-def _check_values(entries: sp.coo_array, source: str) -> None:
+def _check_values(entries: sp.coo_array, source: str, remedy: Callable[[], str]) -> None:
     values = entries.data
     fractional = np.zeros(values.shape, bool)
     if values.dtype.kind == "f":
@@ -302,7 +334,7 @@ def _check_values(entries: sp.coo_array, source: str) -> None:
     raise error_at(
         source,
         f"row {row}, column {column} (counted from 0) is {value}, which {kind}",
-        f"counts are whole numbers from 0 to 2**24 = {MAX_COUNT}",
+        remedy(),
     )
 
 

@@ -36,7 +36,7 @@ class Reading:
         first_index: Index of the first word, 0 or 1; None for what the format defines: 1 in
             `svmlight`, 0 in `ldac`.
         text_column: Column or field of the text, or its number from 1 in a table without a
-            header; None to recognise it by common names.
+            header; column of the words in `triples`. None to recognise it by common names.
         id_column: Column or field of the document names; None to recognise it, if there is one.
         drop: Columns to leave out of a table of categories.
         normalise: True to accept vectors of any length but 0.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax._src.corpus import letters
+from simplex_jax._src.corpus import frames, letters
 from simplex_jax._src.corpus.corpus import (
     Corpus,
     CorpusError,
@@ -28,6 +28,7 @@ from simplex_jax._src.corpus.corpus import (
     printable,
 )
 from simplex_jax._src.corpus.files import text_lines
+from simplex_jax._src.corpus.mapping import even_empty
 from simplex_jax._src.corpus.vocabulary import composed, warn_of_foreign
 from simplex_jax._src.extras import needed
 
@@ -265,19 +266,21 @@ def _limited(counts: sp.csr_array, options: TextOptions) -> tuple[np.ndarray, di
 
 
 def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
-    """Count the words of texts; return anything else unchanged.
+    """Count the words of texts; return other data unchanged, unless they have words of their own.
 
-    This lets functions that take a corpus also take a list of strings.
+    This lets functions that take a corpus also take a list of strings, an AnnData object, or a
+    data frame with a word of a document in each row.
 
     Args:
         data: Texts, one string or list of tokens per document, in a list, tuple, generator, array
-            or data frame column; or other data, which are not inspected.
+            or data frame column; or other data.
         vocabulary: The only V words to count, however rare; by default those of the texts, within
             the limits of `TextOptions()`. Words that its rules cannot produce, such as runs of
             words, are not counted, with a warning.
 
     Returns:
-        A `Corpus` of texts, split into words by `TextOptions()`; otherwise `data`.
+        A `Corpus` of texts, split into words by `TextOptions()`, or of the counts of AnnData or
+        such a data frame; otherwise `data`.
 
     Raises:
         CorpusError: As for `from_texts`, or `data` is one string or path.
@@ -304,6 +307,10 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
                 stacklevel=2,
             )
         return corpus
+    if frames.is_annotated(data) or frames.triple_in(data):
+        if vocabulary is None:
+            return from_counts(data)
+        return even_empty(vocabulary, lambda: from_counts(data))
     return data
 
 

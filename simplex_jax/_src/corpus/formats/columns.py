@@ -5,16 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from simplex_jax._src.corpus.corpus import error_at, printable
+from simplex_jax._src.corpus.frames import DOCUMENT, PROSE, TEXT, WORD
 from simplex_jax._src.corpus.reading import Reading
 
-TEXT = (
-    "text", "full_text", "fulltext", "body", "content", "contents", "document", "abstract",
-    "message", "review", "article", "description", "comment", "tweet", "post", "sentence",
-    "summary",
-)  # fmt: skip
-_PROSE = frozenset(TEXT) - {"document", "sentence"}  # names of columns that hold whole texts
-_WORD = frozenset(("term", "word", "token", "feature", "lemma"))
-_DOCUMENT = frozenset(("document", "doc", "doc_id", "docid", "document_id"))
 IDENTITY = (
     "id", "doc_id", "docid", "document_id", "uid", "uuid", "key", "name", "filename", "file",
     "path", "url", "title",
@@ -32,23 +25,22 @@ def resolved(
     titles = {column.strip().lower() for column in columns}
     if (
         reading.text_column is None
-        and titles & _WORD
-        and titles & _DOCUMENT
-        and not titles & _PROSE
+        and titles & set(WORD)
+        and titles & set(DOCUMENT) - {"id"}
+        and not titles & PROSE
     ):
         raise error_at(
             path,
-            f"a record is a word of a document, not a document, by the columns "
-            f"{_column_list(columns)}",
-            "write the counts as Matrix Market or a document-term matrix (--format dense), or "
-            "give the column of texts, --text-column (text_column)",
+            f"a record is a word of a document, not a document, by the columns {listed(columns)}",
+            "give --format triples (format) and, if several columns have words, the one to count "
+            "as --text-column (text_column); or --text-column alone, if it has texts",
             line=line,
         )
-    text = _column(columns, reading.text_column, TEXT, "text_column", path, line)
+    text = found(columns, reading.text_column, TEXT, "text_column", path, line)
     if text is None:
         raise error_at(
             path,
-            f"no column of text among {_column_list(columns)}",
+            f"no column of text among {listed(columns)}",
             f"give --text-column (text_column){remedy}",
             line=line,
         )
@@ -57,9 +49,18 @@ def resolved(
     )
 
 
+def taken(columns: Sequence[str], reading: Reading) -> str:
+    """Return from which columns texts and names come, and which others there are."""
+    text, name = reading.text_column, reading.id_column
+    names = f"names from {printable(name)!r}" if name else "no column of names"
+    others = [column for column in columns if column not in (text, name) and column.strip()]
+    more = f"; other columns, for --by: {listed(others)}" if others else ""
+    return f"text from {printable(text)!r}; {names}{more}"
+
+
 def id_column(columns: Sequence[str], name: str | None, path: Path, line: int) -> str | None:
     """Return the column of names: the one given, or the first of `IDENTITY`; None if absent."""
-    return _column(columns, name, IDENTITY, "id_column", path, line)
+    return found(columns, name, IDENTITY, "id_column", path, line)
 
 
 def wanted(columns: Sequence[str], names: Sequence[str], path: Path, line: int | None) -> list[str]:
@@ -67,13 +68,13 @@ def wanted(columns: Sequence[str], names: Sequence[str], path: Path, line: int |
     columns_of_names = []
     for name in names:
         if name not in columns:
-            problem = f"no column {printable(name)!r} among {_column_list(columns)}"
+            problem = f"no column {printable(name)!r} among {listed(columns)}"
             raise error_at(path, problem, "give one of these", line=line)
-        columns_of_names.append(_column(columns, name, (), "by", path, line or 0) or name)
+        columns_of_names.append(found(columns, name, (), "by", path, line or 0) or name)
     return columns_of_names
 
 
-def _column(
+def found(
     columns: Sequence[str],
     name: str | None,
     usual: Sequence[str],
@@ -91,7 +92,7 @@ def _column(
     if name not in titles:
         raise error_at(
             path,
-            f"no column {printable(name)!r} among {_column_list(columns)}",
+            f"no column {printable(name)!r} among {listed(columns)}",
             f"give another --{option.replace('_', '-')} ({option})",
             line=line,
         )
@@ -101,6 +102,7 @@ def _column(
     return columns[titles.index(name)]
 
 
-def _column_list(columns: Sequence[str]) -> str:
+def listed(columns: Sequence[str]) -> str:
+    """Return the first names of columns, for a message."""
     shown = ", ".join(printable(column) for column in columns[:12])
     return printable(shown + (", ..." if len(columns) > 12 else "")) or "none"

@@ -46,6 +46,8 @@ class Format(NamedTuple):
     columns: Callable[[Path, Reading, Sequence[str]], Metadata] | None = None
     # `(path, reading)`, names and texts of the documents; None if it has no texts
     texts: Callable[[Path, Reading], Iterator[tuple[str, str]]] | None = None
+    # `(path, reading)`, what is read from which columns, for people; None if it has no columns
+    taken: Callable[[Path, Reading], str] | None = None
 
 
 def source_of(path: Path) -> Source:

@@ -40,6 +40,12 @@ def resolve(path: Path, reading: Reading) -> Reading:
     return reading
 
 
+def taken(path: Path, reading: Reading) -> str:
+    """Return from which fields texts and names come, and which others the first object has."""
+    entry = next((entry for _, entry in _objects(path, reading.coding)), dict[str, Any]())
+    return columns.taken(list(entry), reading)
+
+
 def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
     """Read fields of the objects; documents are named as by `read`.
 
@@ -74,9 +80,17 @@ def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
         yield str(number) if name is None else _name(entry, name, path, line), value or ""
 
 
-_NOUN, _OPTIONS = "JSON lines with a field of texts", ("text_column", "id_column")
 FORMAT = Format(
-    "jsonl", "counts", _NOUN, recognises, read, _OPTIONS, resolve, columns=metadata, texts=texts
+    "jsonl",
+    "counts",
+    "JSON lines with a field of texts",
+    recognises,
+    read,
+    ("text_column", "id_column"),
+    resolve,
+    columns=metadata,
+    texts=texts,
+    taken=taken,
 )
 
 

@@ -16,6 +16,7 @@ from simplex_jax._src.corpus.files import MAX_UNUSED, shown, text_lines
 from simplex_jax._src.corpus.formats import columns
 from simplex_jax._src.corpus.formats.format import Format, Source
 from simplex_jax._src.corpus.formats.matrix import corpus_of
+from simplex_jax._src.corpus.frames import TEXT
 from simplex_jax._src.corpus.reading import Metadata, Reading, corpus_of_texts
 
 _LINE = re.compile(r"(\S*)[\s,]*(\S*)[\s,]*(.*)")
@@ -109,7 +110,7 @@ def _separator(path: Path) -> str | None:
             often = min(labels.values()) > 1 or len(labels) == 1
             if len(labels) * share <= len(names) and (often or kind == "tabs"):
                 title = lines[0].split(separator, 2)[2].strip().lower().decode("latin-1")
-                return "header" if title in columns.TEXT else kind
+                return "header" if title in TEXT else kind
     return None
 
 

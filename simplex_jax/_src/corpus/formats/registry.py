@@ -21,6 +21,7 @@ from simplex_jax._src.corpus.formats import (
     svmlight,
     table,
     tenx,
+    triples,
     uci,
 )
 from simplex_jax._src.corpus.formats.format import Format, Kind, Source, source_of
@@ -34,6 +35,7 @@ _ALL = (
     npz.FORMAT,
     h5ad.FORMAT,
     matrix_market.FORMAT,
+    triples.FORMAT,
     table.CSV,
     table.TSV,
     jsonl.FORMAT,

@@ -21,8 +21,8 @@ COMMAS, TABS = (".csv",), (".tsv", ".tab")
 """File name endings of tables."""
 
 _REMEDY = (
-    ", a number if the table has no header, or --format dense (format) if columns are counts of "
-    "words"
+    ", a number if the table has no header; or --format (format) dense if columns are counts of "
+    "words, triples if a record is one word of a document"
 )
 
 _SEPARATOR = re.compile(r"sep=([,;|\t])\s*", re.IGNORECASE)
@@ -69,10 +69,21 @@ def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, st
 
 def resolve(path: Path, reading: Reading, *, tabs: bool) -> Reading:
     """Fill in the columns; see `columns.resolved`."""
+    titles, line = _header(path, reading, tabs=tabs)
+    return columns.resolved(titles, reading, path, line, remedy=_REMEDY)
+
+
+def taken(path: Path, reading: Reading, *, tabs: bool) -> str:
+    """Return from which columns texts and names come, and which others there are."""
+    titles, _ = _header(path, reading, tabs=tabs)
+    return columns.taken(titles, reading)
+
+
+def _header(path: Path, reading: Reading, *, tabs: bool) -> tuple[list[str], int]:
+    """Return the column names and their line."""
     with long_fields():
         first = first_record(records(path, reading.coding, tabs=tabs), path)
-    titles = _titles(first, reading, path, tabs=tabs)
-    return columns.resolved(titles, reading, path, first.line, remedy=_REMEDY)
+    return _titles(first, reading, path, tabs=tabs), first.line
 
 
 def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool) -> Metadata:
@@ -160,6 +171,17 @@ def records(path: Path, encoding: Encoding, *, tabs: bool) -> Iterator[Record]:
             yield Record(line, fields)
 
 
+def first_line(path: Path, encoding: Encoding) -> str:
+    """Return the first line that is neither blank nor Excel's `sep=`; empty without one."""
+    lines = (line for _, line in text_lines(path, encoding))
+    return next((line for line in lines if line.strip() and not _SEPARATOR.fullmatch(line)), "")
+
+
+def separator_in(line: str) -> str:
+    """Return what separates the column names in a line, tabs included."""
+    return "\t" if "\t" in line else ";" if line.count(";") > line.count(",") else ","
+
+
 def _separator_of(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
     """Return the separator and the lines, with Excel's `sep=` line, if any, blanked."""
     for blank, line in enumerate(lines):
@@ -192,6 +214,7 @@ def _text_table(name: str, endings: tuple[str, ...], *, tabs: bool) -> Format:
         resolve=partial(resolve, tabs=tabs),
         columns=partial(metadata, tabs=tabs),
         texts=partial(texts, tabs=tabs),
+        taken=partial(taken, tabs=tabs),
     )
 
 
