@@ -173,6 +173,23 @@ def test_anndata_without_counts_names_its_layers(cells, says):
             read(cells)
 
 
+def test_genes_of_one_name():
+    cells = Cells(CELLS)
+    cells.var_names[2] = "GENE0"
+    with pytest.raises(CorpusError, match=r"repeats word 0, 'GENE0'; .*var_names_make_unique\(\)"):
+        from_counts(cells)
+
+
+def test_genes_in_another_order():
+    cells, order = Cells(CELLS), [2, 0, 1]
+    fitted = lda.fit(cells, 2, passes=2, chains=1)
+    turned = Cells(CELLS[:, order])
+    turned.var_names = cells.var_names[order]
+    np.testing.assert_array_equal(fitted.transform(turned), fitted.transform(cells))
+    with pytest.raises(CorpusError, match=r"adata.X: row 0.*layers\['counts'\]"):
+        fitted.transform(Cells(LOGS, counts=CELLS))
+
+
 @pytest.mark.parametrize("model", [lda, hdp, dpm, sam])
 def test_models_of_anndata(model):
     cells = Cells(np.random.default_rng(0).poisson(0.7, (4, 6)))

@@ -7,8 +7,17 @@ import pytest
 from click.testing import CliRunner
 
 from simplex_jax._src.cli import main
-from simplex_jax._src.corpus import CorpusError, Reading, convert, from_counts, read, resolve
-from simplex_jax._src.models import lda
+from simplex_jax._src.corpus import (
+    CorpusError,
+    Reading,
+    convert,
+    from_counts,
+    read,
+    read_table,
+    resolve,
+)
+from simplex_jax._src.corpus.frames import triple_in
+from simplex_jax._src.models import dpm, lda
 
 SONNETS = [("s2", "rose", 3), ("s1", "time", 1), ("s2", "time", 2), ("s1", "rose", 1)]
 COUNTS = [[3, 2], [1, 1]]  # of s2 and s1 by rose and time
@@ -126,6 +135,12 @@ def test_data_frames():
     assert numbered.names == ("2", "1")
     fitted = lda.fit(table, 1, passes=2, chains=1)
     assert fitted.topics.shape[-1] == 2
+
+
+def test_categories_with_such_columns_stay_categories(tmp_path):
+    table = read_table(written(tmp_path / "x.csv", "document,term,count", SONNETS * 3))
+    assert triple_in(table) is None
+    assert len(dpm.fit(table, passes=2, chains=1).clusters.labels) == 12
 
 
 def test_bad_data_frames():

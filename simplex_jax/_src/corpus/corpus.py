@@ -168,7 +168,9 @@ def from_counts(
         >>> from_counts([[(0, 2), (2, 1)], [(1, 1)]]).counts.toarray().tolist()
         [[2, 0, 1], [0, 1, 0]]
     """
-    if _are_bags(counts):
+    if frames.is_annotated(counts):
+        source = "adata.X" if source == "counts" else source
+    elif _are_bags(counts):
         counts = _of_bags(counts, 0 if vocabulary is None else len(vocabulary), source)
     elif (triple := frames.triple_in(counts)) is not None:
         if vocabulary is not None or names is not None:
@@ -245,7 +247,10 @@ def labels_of(
         raise error_at(source, f"{shape[1]} words", f"keep at most {MAX_WORDS}")
     if vocabulary is None:
         vocabulary = numbered_words(shape[1])
-    words = distinct_words(vocabulary, source)
+    remedy = "make them distinct"
+    if frames.is_annotated(values):
+        remedy += ": adata.var_names_make_unique()"
+    words = distinct_words(vocabulary, source, remedy)
     if len(words) != shape[1]:
         raise error_at(
             source,
@@ -338,7 +343,9 @@ def _check_values(entries: sp.coo_array, source: str, remedy: Callable[[], str])
     )
 
 
-def distinct_words(vocabulary: Iterable[str], source: str) -> tuple[str, ...]:
+def distinct_words(
+    vocabulary: Iterable[str], source: str, remedy: str = "make them distinct"
+) -> tuple[str, ...]:
     """Return words as a tuple; a CorpusError says which is empty or repeated.
 
     A mapping from words to columns 0..V-1, such as `CountVectorizer().vocabulary_`, is sorted by
@@ -368,7 +375,7 @@ def distinct_words(vocabulary: Iterable[str], source: str) -> tuple[str, ...]:
     index = next(i for i, word in enumerate(words) if not word or first.setdefault(word, i) < i)
     word = words[index]
     what = f"repeats word {first[word]}, {printable(word)!r}" if word else "is empty"
-    raise error_at(source, f"vocabulary word {index} (counted from 0) {what}", "make them distinct")
+    raise error_at(source, f"vocabulary word {index} (counted from 0) {what}", remedy)
 
 
 def _by_column(vocabulary: Mapping[str, Any]) -> Any:

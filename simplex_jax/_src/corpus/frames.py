@@ -83,7 +83,7 @@ def counted(documents: Iterable[str], words: Iterable[str], counts: Any) -> Coun
 
 def triple_in(table: Any) -> Triple | None:
     """Return the columns of a data frame with a word of a document in each row; None for others."""
-    names = names_of(table)
+    names = None if isinstance(table, tuple) else names_of(table)  # a tuple may name its parts
     if names is None or not all(isinstance(name, str) for name in names):
         return None
     if (chosen := triple_of(names)) is None:

@@ -40,10 +40,10 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
     SIGTERM or SIGINT (Ctrl-C) ends the run early and summarises it, see `pipeline.train`.
 
     Args:
-        corpus: A `corpus.Corpus`; a table of counts [D, V], dense, sparse or a data frame, whose
-            column names are the words; a corpus on disk (`corpus.store.open`), which is read batch
-            by batch during the run; or a sequence of D texts, whose words `corpus.from_texts`
-            counts with its default options.
+        corpus: A `corpus.Corpus`; a table of counts [D, V], dense, sparse, AnnData or a data frame,
+            whose column names are the words (see `corpus.from_counts`); a corpus on disk
+            (`corpus.open_store`), which is read batch by batch during the run; or a sequence of D
+            texts, whose words `corpus.from_texts` counts with its default options.
         {options}
 
     Returns:
