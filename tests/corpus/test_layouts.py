@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from click.testing import CliRunner
 
+from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import (
     CorpusError,
     Reading,
@@ -200,6 +202,23 @@ def test_raw_counts_of_anndata(tmp_path):
     stored = convert(path, tmp_path / "store", layer="raw")
     assert stored.vocabulary == corpus.vocabulary
     np.testing.assert_array_equal(stored.rows().toarray(), RAW)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_columns_of_anndata_are_told(tmp_path, transpose):
+    h5py = pytest.importorskip("h5py")
+    path = write_anndata(tmp_path / "x.h5ad", X=COUNTS.T if transpose else COUNTS)
+    with h5py.File(path, "a") as file:
+        axis = "var" if transpose else "obs"
+        if transpose:
+            file["old"], file["new"] = file["obs"], file["var"]
+            del file["obs"], file["var"]
+            file["obs"], file["var"] = file["new"], file["old"]
+        file[f"{axis}/batch"] = np.arange(4)
+    flags = ["--transpose"] if transpose else []
+    told = CliRunner().invoke(main, ["lda", str(path), "--topics", "2", "--dry-run", *flags])
+    said = " ".join(told.output.split())
+    assert f"15 tokens of 3 words; columns of {axis}, for --by: batch" in said, told.output
 
 
 def test_layers_of_anndata_are_named(tmp_path):

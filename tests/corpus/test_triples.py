@@ -148,6 +148,10 @@ def test_bad_data_frames():
         from_counts(frame(document=["a", "b"], term=["elm", None], n=[1, 2]))
     with pytest.raises(CorpusError, match=r"is 0.5, which is not a whole number"):
         from_counts(frame(document=["a", "b"], term=["elm", "oak"], n=[1, 0.5]))
+    for cell in (None, "two"):
+        table = frame(document=["a", "b"], term=["elm", "oak"], n=[1, cell]).convert_dtypes()
+        with pytest.raises(CorpusError, match=r"column 'n' has cells that are not numbers|is nan"):
+            from_counts(table)
     with pytest.raises(CorpusError, match="leave vocabulary and names out"):
         from_counts(frame(document=["a"], term=["elm"], n=[1]), ["elm"])
     words = from_counts(frame(document=[0, 2], term=[1, 0], count=[3, 3]))

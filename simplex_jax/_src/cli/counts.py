@@ -180,7 +180,7 @@ def _quiet() -> bool:
 
 def _taken(path: Path, reading: dict[str, Any]) -> str | None:
     """Return what is read from which columns; None for a format without columns."""
-    names = (*ENCODED, "format", "text_column", "id_column")
+    names = (*ENCODED, "format", "text_column", "id_column", "transpose")
     options = corpora.resolve(path, Reading(**{name: reading[name] for name in names}))
     taken = registry.FORMATS[options.format or ""].taken
     return None if taken is None else taken(as_path(path), options)

@@ -117,7 +117,12 @@ def counts_in(table: Any, chosen: Triple) -> Counts:
     else:
         counts = np.asarray(columns[chosen.counts])
         if counts.dtype.kind == "O":  # numbers of pandas that may be missing
-            counts = counts.astype(np.float64)
+            try:
+                counts = counts.astype(np.float64)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"column {chosen.counts!r} has cells that are not numbers; drop their rows"
+                ) from None
     return counted(map(_label, documents), words, counts)
 
 

@@ -102,6 +102,14 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
     return Metadata(tuple(names), values)
 
 
+def taken(path: Path, reading: Reading) -> str:
+    """Return which columns there are of `obs`, or of `var` with `reading.transpose`."""
+    axis = "var" if reading.transpose else "obs"
+    with corpus_errors(path), _opened(path) as data:
+        titles = data.titles(axis)
+    return f"columns of {axis}, for --by: {columns.listed(titles)}"
+
+
 FORMAT = Format(
     "h5ad",
     "counts",
@@ -111,6 +119,7 @@ FORMAT = Format(
     ("names", "transpose", "layer"),
     blocks=blocks,
     columns=metadata,
+    taken=taken,
 )
 
 
@@ -223,6 +232,12 @@ class _AnnData:
                 raise self._contents.error(problem, "give every row one")
             return labels
         return self._contents.strings(index, what)
+
+    def titles(self, axis: str) -> list[str]:
+        """Return the names of the columns of `obs` or `var`."""
+        table = self._contents.item(self._contents.file, axis)
+        index = str(table.attrs["_index"])
+        return [name for name in table if name != index and not name.startswith("__")]
 
     def wanted(self, axis: str, names: Sequence[str]) -> list[str]:
         """Return names of columns of `obs` or `var`, checking that all exist."""

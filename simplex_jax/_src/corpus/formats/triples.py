@@ -7,6 +7,7 @@ import csv
 import re
 from dataclasses import replace
 from pathlib import Path
+from sys import intern
 
 from simplex_jax._src.corpus.corpus import (
     MAX_COUNT,
@@ -58,8 +59,8 @@ def read(path: Path, reading: Reading) -> Corpus:
         count = first.fields.index(title) if title else None
         for line, fields in records:
             table.check_length(fields, len(first.fields), path, line, tabs=tabs)
-            documents.append(fields[document])
-            words.append(fields[word].strip())
+            documents.append(intern(fields[document]))  # a string for each, not for each record
+            words.append(intern(fields[word].strip()))
             counts.append(1 if count is None else _count(fields[count], title, path, line))
             if not documents[-1].strip() or not words[-1]:
                 empty = chosen.words if documents[-1].strip() else chosen.documents
@@ -144,7 +145,10 @@ def _chosen(first: table.Record, reading: Reading, path: Path) -> Triple:
         raise error_at(path, problem, "give one of these, --text-column (text_column)", line=line)
     if len({document, word, count}) < 3:
         problem = f"column {printable(document)!r} has both documents and words or counts"
-        remedy = "give others, --id-column (id_column) and --text-column (text_column)"
+        remedy = (
+            "give others, --id-column (id_column) and --text-column (text_column), or "
+            "--format (format) csv or tsv if a record is a document"
+        )
         raise error_at(path, problem, remedy, line=line)
     return Triple(document or "", word or "", count)
 
