@@ -210,6 +210,7 @@ def test_resume_wants_a_run(tmp_path):
     assert "no config.json" in result.stderr
     source = {"input": None, "reading": {}, "holdout": None, "holdout_seed": None}
     config = {"command": "lda", "settings": {"num_topics": 2}, "corpus": {}, "versions": {}}
+    config["format"] = saved.FORMAT
     for wrong, says in (
         (source | {"input": 1}, "cannot resume"),
         (source | {"more": 1}, "cannot resume"),

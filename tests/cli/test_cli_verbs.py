@@ -339,7 +339,7 @@ def test_windows_want_gensim_and_texts(run, texts, monkeypatch):
     monkeypatch.setitem(sys.modules, "gensim.corpora", None)
     result = invoke("lda", "evaluate", "--model", run, texts, "--windows")
     assert result.exit_code == 1
-    assert result.stderr.endswith("by gensim: pip install 'simplex-jax[coherence]'\n")
+    assert result.stderr.endswith("needs gensim: pip install 'simplex-jax[coherence]'\n")
     result = invoke("lda", "evaluate", "--model", run, "--windows", "--observed", texts)
     assert result.exit_code == 2
 

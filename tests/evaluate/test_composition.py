@@ -99,7 +99,7 @@ def test_few_shares_at_once_are_all_of_them(monkeypatch):
     whole = regressed({"g": GROUP}, np.tile(SHARES, 4))
     monkeypatch.setattr(composition, "_NUMBERS", 3 * len(SHARES))
     parts = regressed({"g": GROUP}, np.tile(SHARES, 4))
-    np.testing.assert_allclose(parts.mean, whole.topics, rtol=1e-12)
+    np.testing.assert_allclose(parts.mean, whole.mean, rtol=1e-12)
     np.testing.assert_allclose(parts.error, whole.error, rtol=1e-12)
 
 

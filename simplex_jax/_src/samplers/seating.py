@@ -118,7 +118,7 @@ def _tables(key: jax.Array, n: jax.Array, a: jax.Array, columns: jax.Array) -> j
     none = zeros(key, dtype, n, a)
     state = (jnp.int32(0), none + jnp.where(up, 0, n), none)
     found = lax.while_loop(lambda state: jnp.any(active(state[1])), jump, state)[2]
-    return jnp.where(up, found + (n > 0), n - found)
+    return jnp.where(up, found + (n > 0).astype(dtype), n - found)
 
 
 def _wait(key: jax.Array, trials: jax.Array, p: jax.Array, columns: jax.Array) -> jax.Array:

@@ -118,6 +118,7 @@ def move(key, topics, theta, vectors, hyper):
             local_step=local_step,
             inner_steps=4,
             learn=(),
+            shapes=(),
         )
         state = sam_step.init(key_init, fixed, topics)
         state, _ = sam_step.update(key_topics, fixed, hyper, state, Minibatch(ids, shares))
