@@ -122,6 +122,17 @@ def test_the_command_and_transform_say_what_they_read(tmp_path):
     assert "2 documents, 4 tokens: 1 (25.0%)" in " ".join(told.output.split())
 
 
+def test_dpm_clusters_the_documents(tmp_path):
+    rows = [(f"d{i}", word, 2) for i in range(8) for word in ("bread", "flour", "boat")]
+    path = written(tmp_path / "x.csv", "document,term,n", rows)
+    kind = ["--format", "categories", "--kind", "categories"]
+    for flags, size in (([], 8), (kind, 24)):
+        out = ["--out", str(tmp_path / str(size))]
+        command = ["dpm", str(path), "--passes", "2", "--chains", "1", *out, *flags]
+        told = CliRunner().invoke(main, command)
+        assert f"{size} rows" in told.output, told.output
+
+
 def frame(**columns):
     return pytest.importorskip("pandas").DataFrame(columns)
 

@@ -14,8 +14,10 @@ from simplex_jax._src.cli.commands import Commands, Other, Transform, load
 from simplex_jax._src.cli.errors import one_line_errors
 from simplex_jax._src.corpus import Corpus, Reading
 from simplex_jax._src.corpus.categories import Categories
+from simplex_jax._src.corpus.files import as_path
 from simplex_jax._src.corpus.formats import categories as of_columns
 from simplex_jax._src.corpus.formats import registry
+from simplex_jax._src.corpus.formats.format import source_of
 from simplex_jax._src.models.dpm import (
     MODEL,
     Columns,
@@ -88,9 +90,14 @@ _MOST_CODES = 20
 
 
 def _holds_categories(path: Path | None, format: str | None) -> bool:
-    """Tell whether an input is a table of categories, by `format` or by its file name."""
+    """Tell whether an input is a table of categories, by `format` or by its file name.
+
+    Tables with a count of a word in a document in each row have counts, by their columns.
+    """
     if path is None or format is not None:
         return format == "categories"
+    if registry.recognised(source_of(as_path(path)), "counts").name == "triples":
+        return False
     return corpora.kind_of(path, "table", "counts") == "table"
 
 
