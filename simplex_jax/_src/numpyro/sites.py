@@ -31,7 +31,7 @@ def _same(value: Any) -> Any:
 
 
 def _no_density(y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
-    raise NotImplementedError
+    raise NotImplementedError  # of kinds that are not native: no kernel asks for their density
 
 
 class Kind(NamedTuple):
