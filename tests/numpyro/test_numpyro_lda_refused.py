@@ -62,7 +62,7 @@ REFUSED = {
     ),
     "law": (
         changed(m=lambda n, phi: numpyro.sample("m", dist.Multinomial(n.sum(axis=0), phi))),
-        "site 'm' must have the law WordCounts; it has MultinomialProbs",
+        "site 'm' must have the distribution WordCounts; it has MultinomialProbs",
     ),
     "scaled": (changed(n=scaled), "site 'n' is scaled or masked, so labels cannot be drawn for"),
     "masked": (changed(n=masked), "site 'n' is scaled or masked, so labels cannot be drawn for"),

@@ -115,9 +115,9 @@ def test_short_moves_of_gamma_sites_are_accepted() -> None:
     def probability(key, step):
         key_start, *keys = jax.random.split(key, 3)
         start = draws.loggamma(key_start, jnp.full(20, 8.5)) - jnp.log(known)
-        here = gamma_moves.law(prior, start, slope(start), exposure)
+        here = gamma_moves.conditional(prior, start, slope(start), exposure)
         move = gamma_moves.propose(keys, start, here, step)
-        there = gamma_moves.law(prior, move.y, slope(move.y), exposure)
+        there = gamma_moves.conditional(prior, move.y, slope(move.y), exposure)
         ratio = gamma_moves.log_ratio(move, prior, start, here, there, step).sum()
         ratio += log_likelihood(move.y) - log_likelihood(start)
         return jnp.exp(jnp.minimum(ratio, 0))

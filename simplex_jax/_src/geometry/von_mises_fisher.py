@@ -1,4 +1,4 @@
-"""The von Mises-Fisher law on unit vectors of R^p, density c_p(k) exp(k mean.x): moments, fits.
+"""The von Mises-Fisher distribution on unit vectors of R^p, density c_p(k) exp(k mean.x).
 
 With nu = p/2 - 1, log c_p(k) = log c_p(0) - h(k), where c_p(0) is one over the area of the sphere
 and h = ``bessel.log_series(nu, k)``. In float32, three quantities keep digits that a difference of
@@ -39,7 +39,7 @@ def _order(dimension: SupportsIndex) -> float:
 
 
 def log_uniform(dimension: SupportsIndex) -> float:
-    """Return log c_p(0), minus the log area of the sphere: the uniform law's log density."""
+    """Return log c_p(0), minus the log area of the sphere: the log density if uniform."""
     half = _order(dimension) + 1
     return math.lgamma(half) - math.log(2) - half * math.log(math.pi)
 
@@ -163,7 +163,7 @@ def entropy(dimension: SupportsIndex, concentration: ArrayLike) -> jax.Array:
 def kl(
     mean: ArrayLike, concentration: ArrayLike, other_mean: ArrayLike, other_concentration: ArrayLike
 ) -> jax.Array:
-    """Return the Kullback-Leibler divergence from the first law to the other, at least 0.
+    """Return the Kullback-Leibler divergence from the first distribution to the other, at least 0.
 
     Args:
         mean: Unit vectors, shape [..., p].

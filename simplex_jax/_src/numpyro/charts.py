@@ -94,8 +94,8 @@ _UNFIT: dict[Build, str] = {
         "it takes a log density of points of a manifold, a mirror map or a metric; for one of "
         "real numbers use barker",
     ),
-    cir.build: "it is for one gamma law: SCIR moves gamma sites",
-    gbm.build: "it is for one lognormal law",
+    cir.build: "it is for one gamma distribution: SCIR moves gamma sites",
+    gbm.build: "it is for one lognormal distribution",
     dirichlet_paths.build: "it is for counts at several times or of several groups",
 }
 # Option values with which a kernel is unfit: option, value and reason.
@@ -184,7 +184,9 @@ def check_support(group: Group, target: Target, values: Values) -> None:
     """
     if not group.chart.is_real:
         return
-    dependent = density.dependent_sites(target, values, group.names, lambda law: law.support)
+    dependent = density.dependent_sites(
+        target, values, group.names, lambda distribution: distribution.support
+    )
     if dependent:
         raise ValueError(
             f"the support of {sites.list_str(dependent)} depends on sites that another kernel "

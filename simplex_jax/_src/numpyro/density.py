@@ -18,7 +18,7 @@ from simplex_jax._src.numpyro import sites
 from simplex_jax._src.numpyro.distributions import LogDirichlet
 from simplex_jax._src.numpyro.sites import Kind, Layout, Model, Rows, Values
 
-_LEAST = 1e-6  # the smallest shape of a gamma law
+_LEAST = 1e-6  # the smallest shape of a gamma distribution
 
 
 class Target(NamedTuple):
@@ -69,7 +69,7 @@ class _Detach(Messenger):
     def __init__(self, fn: Model, names: frozenset[str]) -> None:
         super().__init__(fn)
         self.names = names
-        self.laws: dict[str, dist.Distribution] = {}
+        self.distributions: dict[str, dist.Distribution] = {}
 
     def process_message(self, message: dict[str, Any]) -> None:
         if message["type"] == "sample" and (name := message["name"]) in self.names:
@@ -80,21 +80,21 @@ class _Detach(Messenger):
                     f"the prior of site {name!r} is scaled or masked, which is for likelihoods "
                     "here; move handlers.scale and handlers.mask to the observed sites, or use NUTS"
                 )
-            self.laws[name] = message["fn"]
+            self.distributions[name] = message["fn"]
             message["fn"] = message["fn"].mask(False)
 
 
-def is_masked(law: dist.Distribution) -> bool:
-    """Return whether a law is masked, or wraps one that is."""
-    while isinstance(law, dist.ExpandedDistribution | dist.Independent):
-        law = law.base_dist
-    return isinstance(law, dist.MaskedDistribution)
+def is_masked(distribution: dist.Distribution) -> bool:
+    """Return whether a distribution is masked, or wraps one that is."""
+    while isinstance(distribution, dist.ExpandedDistribution | dist.Independent):
+        distribution = distribution.base_dist
+    return isinstance(distribution, dist.MaskedDistribution)
 
 
 def log_joint(
     target: Target, values: Values, detached: frozenset[str]
 ) -> tuple[dict[str, jax.Array], dict[str, dist.Distribution]]:
-    """Return the log density at constrained values, and the laws of the sites left out of it.
+    """Return the log density at constrained values, and the distributions of sites left out.
 
     The density is given as terms by site, or as a single one if sites are summed out.
     """
@@ -103,9 +103,11 @@ def log_joint(
     if target.layout.enumerate_from is not None:
         from numpyro.contrib import funsor
 
-        return {"": funsor.log_density(*inputs)[0]}, detach.laws
+        return {"": funsor.log_density(*inputs)[0]}, detach.distributions
     terms, _ = compute_log_probs(*inputs, sum_log_prob=False)
-    return {name: term for name, term in terms.items() if name not in detached}, detach.laws
+    return {
+        name: term for name, term in terms.items() if name not in detached
+    }, detach.distributions
 
 
 def prepare(target: Target, *, enumerated: bool = True) -> Model:
@@ -218,8 +220,8 @@ def _used(function: Callable[..., list[jax.Array]], *inputs: PyTree) -> list[lis
 def recursive_sites(target: Target, values: Values) -> frozenset[str]:
     """Return the sites whose prior has parameters that depend on the site itself.
 
-    The steps of numpyro's `scan` form one site, and its law at a step may depend on its value at
-    the previous one. `values` are constrained values of all latent sites.
+    The steps of numpyro's `scan` form one site, and its distribution at a step may depend on its
+    value at the previous one. `values` are constrained values of all latent sites.
     """
     names = sorted(values)  # the order of the leaves of a dictionary
 
@@ -232,15 +234,15 @@ def recursive_sites(target: Target, values: Values) -> frozenset[str]:
 
 
 def unnamed_priors(target: Target, values: Values) -> frozenset[str]:
-    """Return the sites whose prior is neither a Dirichlet or gamma law nor flat."""
+    """Return the sites whose prior is neither a Dirichlet or gamma distribution nor flat."""
     names: set[str] = set()
 
     def look(values: Values) -> None:
         trace = trace_at(target, values)
         for name, y in values.items():
-            law = trace[name]["fn"]
-            is_flat = isinstance(sites.base(law), dist.ImproperUniform)
-            if not is_flat and not _parameters(law, y):
+            distribution = trace[name]["fn"]
+            is_flat = isinstance(sites.base(distribution), dist.ImproperUniform)
+            if not is_flat and not _parameters(distribution, y):
                 names.add(name)
 
     jax.eval_shape(look, values)
@@ -253,7 +255,7 @@ def dependent_sites(
     names: Sequence[str],
     part: Callable[[dist.Distribution], PyTree],
 ) -> list[str]:
-    """Return the sites whose law has a part that depends on sites of other kernels.
+    """Return the sites whose distribution has a part that depends on sites of other kernels.
 
     `values` are constrained values of all sites that this kernel sees.
     """
@@ -286,24 +288,26 @@ class _Terms(NamedTuple):
 def _terms(target: Target, y: Values, fixed: Mapping[str, jax.Array] | None = None) -> _Terms:
     kinds = target.layout.kinds
     values = {name: kinds[name].constrain(value) for name, value in y.items()}
-    others, laws = log_joint(target, {**(fixed or {}), **values}, frozenset(y))
+    others, distributions = log_joint(target, {**(fixed or {}), **values}, frozenset(y))
     priors, parameters = {}, {}
-    for name, law in laws.items():
-        if target.layout.enumerate_from is not None and len(law.shape()) > jnp.ndim(values[name]):
+    for name, distribution in distributions.items():
+        if target.layout.enumerate_from is not None and len(distribution.shape()) > jnp.ndim(
+            values[name]
+        ):
             raise ValueError(
                 f"the prior of site {name!r} depends on a site that is summed out; write it as a "
                 "mixture (on the simplex dist.MixtureSameFamily), or use NUTS"
             )
-        parameters[name] = _parameters(law, y[name])
+        parameters[name] = _parameters(distribution, y[name])
         least = name in target.layout.least
         if least or not parameters[name]:
             # Any other prior stays in the density, relative to a reference with such parameters.
             parameters[name] = _reference(kinds[name], y[name], least=least)
             reference = kinds[name].log_density(y[name], parameters[name])
-            reference = sum_rightmost(reference, reference.ndim - len(law.batch_shape))
-            others[name] = law.log_prob(values[name]) - reference
+            reference = sum_rightmost(reference, reference.ndim - len(distribution.batch_shape))
+            others[name] = distribution.log_prob(values[name]) - reference
         prior = _log_prior(kinds[name], y[name], parameters[name])
-        priors[name] = sum_rightmost(prior, prior.ndim - len(law.batch_shape))
+        priors[name] = sum_rightmost(prior, prior.ndim - len(distribution.batch_shape))
     return _Terms(others, priors, parameters)
 
 
@@ -349,15 +353,15 @@ def _reference(kind: Kind, y: jax.Array, *, least: bool) -> tuple[jax.Array, ...
     return (jnp.full_like(y, _LEAST if least else 1),) * kind.num_parameters
 
 
-def _parameters(law: dist.Distribution, y: jax.Array) -> tuple[jax.Array, ...]:
-    law = sites.base(law)
+def _parameters(distribution: dist.Distribution, y: jax.Array) -> tuple[jax.Array, ...]:
+    distribution = sites.base(distribution)
     parameters: tuple[Any, ...] = ()
-    if isinstance(law, dist.Dirichlet | LogDirichlet):
-        parameters = (law.concentration,)
-    elif isinstance(law, dist.Gamma):
-        parameters = (law.concentration, law.rate)
-    elif isinstance(law, dist.Exponential):
-        parameters = (1.0, law.rate)
+    if isinstance(distribution, dist.Dirichlet | LogDirichlet):
+        parameters = (distribution.concentration,)
+    elif isinstance(distribution, dist.Gamma):
+        parameters = (distribution.concentration, distribution.rate)
+    elif isinstance(distribution, dist.Exponential):
+        parameters = (1.0, distribution.rate)
     return tuple(jnp.broadcast_to(jnp.asarray(x, y.dtype), y.shape) for x in parameters)
 
 

@@ -21,10 +21,10 @@ from simplex_jax._src.geometry import gamma_scores, von_mises_fisher
 
 
 class VonMisesFisher(dist.Distribution):
-    """The von Mises-Fisher law on unit vectors of R^p, density prop. to exp(k mean_direction.x).
+    """The von Mises-Fisher distribution of unit vectors, density prop. to exp(k mean_direction.x).
 
-    It is accurate in float32 for p from 2 to 1e5 and k from 0 (the uniform law) to 1e8. The density
-    is with respect to area on the sphere. numpyro's ``kl_divergence`` supports it.
+    It is accurate in float32 for p from 2 to 1e5 and k from 0 (the uniform distribution) to 1e8.
+    The density is with respect to area on the sphere. numpyro's ``kl_divergence`` supports it.
 
     numpyro has no map from R^n onto a sphere. For a latent site under HMC, NUTS or an autoguide,
     use ``reparam(config={"name of the site": VonMisesFisherReparam()})``. Observed sites need no
@@ -41,8 +41,8 @@ class VonMisesFisher(dist.Distribution):
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax.numpyro import VonMisesFisher
-        >>> law = VonMisesFisher(jnp.array([0.0, 0.0, 1.0]), jnp.array([0.0, 2.0]))
-        >>> law.sample(jax.random.key(0), (5,)).shape, round(float(law.mean[1, 2]), 4)
+        >>> vmf = VonMisesFisher(jnp.array([0.0, 0.0, 1.0]), jnp.array([0.0, 2.0]))
+        >>> vmf.sample(jax.random.key(0), (5,)).shape, round(float(vmf.mean[1, 2]), 4)
         ((5, 2, 3), 0.5373)
     """
 
@@ -151,11 +151,11 @@ class VonMisesFisherReparam(Reparam):
         Raises:
             ValueError: The site is observed or has another distribution.
         """
-        law, _, _ = self._unwrap(fn)
-        if obs is not None or not isinstance(law, VonMisesFisher):
+        distribution, _, _ = self._unwrap(fn)
+        if obs is not None or not isinstance(distribution, VonMisesFisher):
             raise ValueError(
                 f"VonMisesFisherReparam is for latent VonMisesFisher sites; {name!r} is "
-                + ("observed" if obs is not None else type(law).__name__)
+                + ("observed" if obs is not None else type(distribution).__name__)
             )
         normal = dist.Normal(jnp.zeros(fn.shape()), 1).to_event(fn.event_dim)
         y = numpyro.sample(f"{name}_normal", normal)
@@ -222,7 +222,7 @@ def _to_log_simplex(constraint: LogSimplex) -> LogRatioTransform:
 
 
 class LogDirichlet(dist.Distribution):
-    r"""The law of the logarithm of a Dirichlet variate, for concentrations where that underflows.
+    r"""The distribution of the log of a Dirichlet variate, where the variate may underflow.
 
     A draw from Dirichlet(0.01) has entries below the smallest float32. ``dist.Dirichlet`` raises
     them to it, so a density evaluated there, or a concentration learned from it, belongs to another
@@ -249,10 +249,10 @@ class LogDirichlet(dist.Distribution):
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax.numpyro import LogDirichlet
-        >>> law = LogDirichlet(jnp.full(100_000, 1e-4))
-        >>> y = law.sample(jax.random.key(0))
-        >>> bool(jnp.isfinite(y).all()), bool(jnp.isfinite(law.log_prob(y))), int(jnp.exp(y).sum())
-        (True, True, 1)
+        >>> sparse = LogDirichlet(jnp.full(100_000, 1e-4))
+        >>> y = sparse.sample(jax.random.key(0))
+        >>> bool(jnp.isfinite(y).all() & jnp.isfinite(sparse.log_prob(y))), int(jnp.exp(y).sum())
+        (True, 1)
     """
 
     arg_constraints = {  # noqa: RUF012 (numpyro's protocol)

@@ -11,11 +11,11 @@ preconditioner M, mass m, friction c and noise estimate W (0 if there is none),
     T - 1 = \tfrac12 h M V \text{ (sgld, mld)}, \qquad
     \frac{h (V - W)}{2 c\, m} \text{ (sghmc, sggmc)}.
 
-**Counts.** A site x has the law Gamma(a, b), or is on the simplex, where b is the sum of its shapes
-a. A CIR transition over time h draws it towards a / b with variance :math:`(1 - e^{-2h})\, v / b`,
-where v = x, or x (1 - x) on the simplex. Minibatches estimate a and b, and their noise adds
-:math:`(1 - e^{-h})^2\, \mathrm{Var}[\hat a - \hat b x] / b^2`: :math:`\rho \tanh(h / 2)` times as
-much (Baker et al. 2018, Corollary 3.2, for estimates of any kind), with
+**Counts.** A site x has the distribution Gamma(a, b), or is on the simplex, where b is the sum of
+its shapes a. A CIR transition over time h draws it towards a / b with variance :math:`(1 -
+e^{-2h})\, v / b`, where v = x, or x (1 - x) on the simplex. Minibatches estimate a and b, and
+their noise adds :math:`(1 - e^{-h})^2\, \mathrm{Var}[\hat a - \hat b x] / b^2`: :math:`\rho
+\tanh(h / 2)` times as much (Baker et al. 2018, Corollary 3.2, for estimates of any kind), with
 
 .. math:: \rho = \mathrm{Var}[\hat a - \hat b x] \,/\, (b\, v).
 

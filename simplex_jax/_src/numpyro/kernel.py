@@ -287,8 +287,8 @@ def _search_start(
 ) -> Values:
     """Return the first valid values, or the last that were tried.
 
-    `redraw` takes a key and whether to draw from the prior. A flat law may be far from where the
-    density is positive, and so may the prior, so they alternate.
+    `redraw` takes a key and whether to draw from the prior. A flat distribution may be far from
+    where the density is positive, and so may the prior, so they alternate.
     """
 
     def is_searching(carry: tuple[jax.Array, Values]) -> jax.Array:

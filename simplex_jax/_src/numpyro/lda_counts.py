@@ -1,4 +1,4 @@
-"""Laws of the counts of topics in documents, and of words in topics, for numpyro models of LDA.
+"""Distributions of topics in documents and of words in topics, for numpyro models of LDA.
 
 They are numpyro's ``DirichletMultinomial`` and ``Multinomial`` with other draws. numpyro draws
 token by token, [rows, largest total, categories] numbers at once, and needs the totals at trace
@@ -18,7 +18,7 @@ from simplex_jax._src import draws
 
 
 class TopicCounts(dist.DirichletMultinomial):
-    """The law of the numbers of tokens of each topic in documents, with the shares integrated out.
+    """The distribution of tokens of documents over topics, with proportions summed out.
 
     Document d has shares theta_d ~ Dirichlet(alpha_d), and each of its tokens has a topic drawn
     from them (Blei, Ng and Jordan 2003), so the counts are Dirichlet-multinomial. For use as a
@@ -36,8 +36,8 @@ class TopicCounts(dist.DirichletMultinomial):
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax.numpyro import TopicCounts
-        >>> law = TopicCounts(jnp.array([1000, 0]), jnp.full(5, 0.1))
-        >>> counts = law.sample(jax.random.key(0))
+        >>> distribution = TopicCounts(jnp.array([1000, 0]), jnp.full(5, 0.1))
+        >>> counts = distribution.sample(jax.random.key(0))
         >>> counts.shape, str(counts.dtype), counts.sum(axis=1).tolist()
         ((2, 5), 'int32', [1000, 0])
     """
@@ -59,7 +59,7 @@ class TopicCounts(dist.DirichletMultinomial):
 
 
 class WordCounts(dist.Distribution):
-    """The law of the numbers of tokens of each word in topics, given their totals.
+    """The distribution of the numbers of tokens of each word in topics, given their totals.
 
     A token of topic k is word w with probability phi_kw, so the counts of a topic are multinomial.
     For use as a latent site, see `LDAGibbs`. Pass topics, or their logarithms, which do not
@@ -78,8 +78,8 @@ class WordCounts(dist.Distribution):
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax.numpyro import WordCounts
-        >>> law = WordCounts(jnp.array([1000, 0]), jnp.full((2, 8), 1 / 8))
-        >>> counts = law.sample(jax.random.key(0))
+        >>> distribution = WordCounts(jnp.array([1000, 0]), jnp.full((2, 8), 1 / 8))
+        >>> counts = distribution.sample(jax.random.key(0))
         >>> counts.shape, str(counts.dtype), counts.sum(axis=1).tolist()
         ((2, 8), 'int32', [1000, 0])
     """

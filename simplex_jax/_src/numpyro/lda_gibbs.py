@@ -48,7 +48,7 @@ class Parameters(NamedTuple):
 
 
 def label_parameters(trace: Trace, own: Names) -> Parameters:
-    """Return the parameters of the laws of the two sites."""
+    """Return the parameters of the distributions of the two sites."""
     of_documents, of_words = (sites.base(trace[name]["fn"]) for name in own)
     alpha = jnp.asarray(of_documents.concentration)
     log_topics = jnp.broadcast_to(of_words.logs(), jnp.shape(trace[own.words]["value"]))
@@ -108,15 +108,15 @@ class LDAGibbs(MCMCKernel):
     Args:
         model: A numpyro model, the same as that of the other blocks.
         corpus: A `Corpus`, or a table of counts [D, V], dense or sparse, documents in rows.
-        documents: Name of the site with the law `TopicCounts`.
-        words: Name of the site with the law `WordCounts`.
+        documents: Name of the site with the distribution `TopicCounts`.
+        words: Name of the site with the distribution `WordCounts`.
         sweeps: Sweeps over all tokens per step, at least 1.
         engine: "native" or "xla"; by default whichever works here.
 
     Raises:
-        ValueError: An argument is out of range. When it runs: the model lacks a site, its law is
-            wrong or does not fit the corpus, the block gets other sites, or a site depends on the
-            counts; the message says what to do instead.
+        ValueError: An argument is out of range. When it runs: the model lacks a site, its
+            distribution is wrong or does not fit the corpus, the block gets other sites, or a site
+            depends on the counts; the message says what to do instead.
 
     Example: shares of two known topics; for unknown topics see `docs/numpyro.md`.
 
@@ -275,11 +275,11 @@ class LDAGibbs(MCMCKernel):
 
 
 def _check_sites(trace: Trace, own: Names) -> None:
-    """Raise a ValueError unless exactly the two sites are latent, with the right laws."""
+    """Raise a ValueError unless exactly the two sites are latent, with the right distributions."""
     latent = [
         name for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]
     ]
-    for name, law in zip(own, (TopicCounts, WordCounts), strict=True):
+    for name, distribution in zip(own, (TopicCounts, WordCounts), strict=True):
         if name not in latent:
             raise ValueError(
                 f"LDAGibbs needs the latent site {name!r}, but the model has "
@@ -287,9 +287,10 @@ def _check_sites(trace: Trace, own: Names) -> None:
                 f"LDAGibbs(...), {sites.list_str(own)}), ...])"
             )
         site = trace[name]
-        if not isinstance(actual := sites.base(site["fn"]), law):
+        if not isinstance(actual := sites.base(site["fn"]), distribution):
             raise ValueError(
-                f"site {name!r} must have the law {law.__name__}; it has {type(actual).__name__}"
+                f"site {name!r} must have the distribution {distribution.__name__}; "
+                f"it has {type(actual).__name__}"
             )
         if site["scale"] is not None or density.is_masked(site["fn"]):
             raise ValueError(

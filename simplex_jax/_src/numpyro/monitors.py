@@ -4,8 +4,8 @@
 below the smallest normal number are raised to it. This does not affect a likelihood, but it affects
 the site's density as a function of its concentration, which contains the logarithms. Sites moved by
 one kernel see each other's exact logarithms. If another kernel moves the concentration, or the
-prior is any other law on the simplex, which sees the raised numbers itself, their share is counted,
-as a mean over the steps.
+prior is any other distribution on the simplex, which sees the raised numbers itself, their share
+is counted, as a mean over the steps.
 
 **No movement.** Such numbers look like samples, and nothing computed from them is right. A chain
 may be stuck where every move is rejected, or where moves are so short that only rounding changes
@@ -54,8 +54,8 @@ def _is_raised(kind: Kind) -> bool:
     return kind.on_simplex and not kind.is_log
 
 
-def _concentration(law: dist.Distribution) -> PyTree:
-    return getattr(sites.base(law), "concentration", ())
+def _concentration(distribution: dist.Distribution) -> PyTree:
+    return getattr(sites.base(distribution), "concentration", ())
 
 
 def update_raised(raised: Values, z: Values, i: jax.Array) -> Values:

@@ -1,25 +1,25 @@
-r"""Coordinates for NUTS and HMC in which a gamma or Dirichlet law is standard normal.
+r"""Coordinates for NUTS and HMC in which a gamma or Dirichlet distribution is standard normal.
 
 Each number of a site has a normal score z. For a positive site, :math:`x = F^{-1}(\Phi(z))` with
-the distribution function F of the reference law Gamma(s, t). For a simplex site, :math:`x = g /
-\sum_j g_j` with gamma variates :math:`g_k = F_k^{-1}(\Phi(z_k))` of shapes s_k, whose total is
-independent of x. So if the site has the law Dirichlet(s), all z are independent and standard
-normal, even for tiny shapes: no corner of the simplex is far away, and nothing underflows. For any
-other law p of the site, z has the density
+the distribution function F of the reference distribution Gamma(s, t). For a simplex site, :math:`x
+= g / \sum_j g_j` with gamma variates :math:`g_k = F_k^{-1}(\Phi(z_k))` of shapes s_k, whose total
+is independent of x. So if the site has the distribution Dirichlet(s), all z are independent and
+standard normal, even for tiny shapes: no corner of the simplex is far away, and nothing
+underflows. For any other distribution p of the site, z has the density
 
 .. math:: \prod_k \phi(z_k) \; \frac{p(x)}{q(x)}
 
-with the reference law q. This includes the log-Jacobian, :math:`\log \phi(z) - \log f(x)`, and the
-law of the total. It is exact for every reference. A reference near the posterior makes the density
-nearly normal, which suits NUTS best.
+with the reference distribution q. This includes the log-Jacobian, :math:`\log \phi(z) - \log
+f(x)`, and the distribution of the total. It is exact for every reference. A reference near the
+posterior makes the density nearly normal, which suits NUTS best.
 
 In logs, with :math:`x = m e^r`, the mean m under the reference, and E and kappa from
-`geometry.gamma_scores`, log x has the log density -s E(r) - kappa(s) for a gamma law of shape s.
-For a simplex site the variables are the log ratios and the log total. For any prior, the total has
-the law Gamma(S), with the sum S of the s_k: :math:`\rho_k = r_k - \ell`, :math:`\ell = \log \sum_j
-(s_j / S) e^{r_j}`, a change of variables of determinant 1. For up to 2,000 shapes, r comes from a
-table, a spline of the normal scores; the spline's own derivative is the Jacobian, so the model is
-the same to rounding. Scores beyond 13 are computed exactly.
+`geometry.gamma_scores`, log x has the log density -s E(r) - kappa(s) for a gamma distribution of
+shape s. For a simplex site the variables are the log ratios and the log total. For any prior, the
+total has the distribution Gamma(S), with the sum S of the s_k: :math:`\rho_k = r_k - \ell`,
+:math:`\ell = \log \sum_j (s_j / S) e^{r_j}`, a change of variables of determinant 1. For up to
+2,000 shapes, r comes from a table, a spline of the normal scores; the spline's own derivative is
+the Jacobian, so the model is the same to rounding. Scores beyond 13 are computed exactly.
 """
 
 import math
@@ -54,18 +54,18 @@ _LEAST, _MOST = float(np.float32(1e-6)), 1e6
 
 
 class GammaReference(Reparam):
-    """Write a latent positive or simplex site in normal scores of a gamma or Dirichlet law.
+    """Write a positive or simplex site in normal scores of a gamma or Dirichlet distribution.
 
-    The sampled site is ``<site>_normal``, standard normal if the site has the law Gamma(shape,
-    rate) or Dirichlet(shape). The site becomes deterministic, and ``<site>_factor`` adds the
-    density of its prior relative to that law. The model is the same for every shape and rate, but
-    HMC and NUTS move best if the reference is near the posterior; `learn_reference` finds such a
-    reference.
+    The sampled site is ``<site>_normal``, standard normal if the site has the distribution
+    Gamma(shape, rate) or Dirichlet(shape). The site becomes deterministic, and ``<site>_factor``
+    adds the density of its prior relative to that distribution. The model is the same for every
+    shape and rate, but HMC and NUTS move best if the reference is near the posterior;
+    `learn_reference` finds such a reference.
 
-    Sites may be ``Dirichlet``, `LogDirichlet` or any other law on the simplex, and ``Gamma``,
-    ``Exponential`` or any other law of positive numbers, in plates or not. If a site underflows,
-    its value is raised to the smallest normal number; for the named laws, the density is still that
-    of the true value.
+    Sites may be ``Dirichlet``, `LogDirichlet` or any other distribution on the simplex, and
+    ``Gamma``, ``Exponential`` or any other distribution of positive numbers, in plates or not. If
+    a site underflows, its value is raised to the smallest normal number; for the named
+    distributions, the density is still that of the true value.
 
     Args:
         shape: Shapes s, from 1e-6 to 1e6, that broadcast to the site.
@@ -169,7 +169,7 @@ class GammaReference(Reparam):
 
 
 def _kind(fn: dist.Distribution) -> Kind:
-    """Return the kind of a site, as in `sites.kind`, but gamma for any positive law."""
+    """Return the kind of a site, as in `sites.kind`, but gamma for any positive distribution."""
     kind = sites.kind({"fn": fn})
     support = sites.support_of(fn)
     return sites.GAMMA if any(support is positive for positive in _POSITIVE) else kind
@@ -181,8 +181,9 @@ def _scores(name: str, fn: dist.Distribution) -> jax.Array:
     with handlers.trace() as trace:
         z = numpyro.sample(f"{name}_normal", normal)
     *_, site = trace.values()  # not by name, which handlers.scope may have changed
-    # A power of the prior is not a power of the normal scores' law, because of the Jacobian.
-    # Outside the reparametrised model a mask may turn all densities off, as in `Predictive`.
+    # A power of the prior is not a power of the normal scores' distribution, because of the
+    # Jacobian. Outside the reparametrised model a mask may turn all densities off, as in
+    # `Predictive`.
     off = getattr(site["fn"], "_mask", None) is False
     masked = density.is_masked(fn) or (density.is_masked(site["fn"]) and not off)
     if masked and sites.is_imputed(name):
@@ -196,7 +197,7 @@ def _scores(name: str, fn: dist.Distribution) -> jax.Array:
 
 
 def _log_dirichlet(rho: jax.Array, shape: jax.Array) -> jax.Array:
-    """Return the log density of a Dirichlet law in log ratios, at the logarithms of x / E x."""
+    """Return the log density of a Dirichlet variate in log ratios, at the logs of x / E x."""
     terms = shape * rho - gamma_scores.constant(shape)
     return terms.sum(axis=-1) + gamma_scores.constant(shape.sum(axis=-1))
 
@@ -215,10 +216,10 @@ def _log_prior_on_simplex(
     fn: dist.Distribution, kind: Kind, rho: jax.Array, centre: jax.Array
 ) -> jax.Array:
     """Return the log prior density of log-probabilities centre + rho, in log ratios."""
-    law = sites.base(fn)
-    if isinstance(law, dist.Dirichlet | LogDirichlet):
+    distribution = sites.base(fn)
+    if isinstance(distribution, dist.Dirichlet | LogDirichlet):
         # Not of the shape of rho, if it depends on sites that are summed out.
-        alpha = law.concentration
+        alpha = distribution.concentration
         mean = jnp.log(alpha) - jnp.log(alpha.sum(axis=-1, keepdims=True))
         return sum_rightmost(_log_dirichlet(rho + (centre - mean), alpha), fn.event_dim - 1)
     y = centre + rho
@@ -229,10 +230,12 @@ def _log_prior_of_positive(
     fn: dist.Distribution, kind: Kind, r: jax.Array, centre: jax.Array
 ) -> jax.Array:
     """Return the log prior density of the logarithm of a site, centre + r."""
-    law = sites.base(fn)
-    if isinstance(law, dist.Gamma | dist.Exponential):
-        a = jnp.asarray(law.concentration if isinstance(law, dist.Gamma) else 1, r.dtype)
-        about_mean = r + (centre - jnp.log(a / law.rate))
+    distribution = sites.base(fn)
+    if isinstance(distribution, dist.Gamma | dist.Exponential):
+        a = jnp.asarray(
+            distribution.concentration if isinstance(distribution, dist.Gamma) else 1, r.dtype
+        )
+        about_mean = r + (centre - jnp.log(a / distribution.rate))
         log_density = -a * gamma_scores.excess(about_mean) - gamma_scores.constant(a)
         return sum_rightmost(log_density, fn.event_dim)
     y = centre + r
@@ -240,11 +243,13 @@ def _log_prior_of_positive(
 
 
 def _log_prob(fn: dist.Distribution, value: jax.Array) -> jax.Array:
-    """Return the log density of a site from its base law, without validation of values."""
-    law = sites.base(fn)
-    shape = jnp.broadcast_shapes(law.batch_shape, value.shape[: value.ndim - law.event_dim])
-    log_prob = law.expand(shape).log_prob(value)
-    return sum_rightmost(log_prob, fn.event_dim - law.event_dim)
+    """Return the log density of a site from its base distribution, without validation of values."""
+    distribution = sites.base(fn)
+    shape = jnp.broadcast_shapes(
+        distribution.batch_shape, value.shape[: value.ndim - distribution.event_dim]
+    )
+    log_prob = distribution.expand(shape).log_prob(value)
+    return sum_rightmost(log_prob, fn.event_dim - distribution.event_dim)
 
 
 def learn_reference(
@@ -256,15 +261,16 @@ def learn_reference(
     num_warmup: int = 1000,
     num_samples: int = 2000,
 ) -> dict[str, GammaReference]:
-    r"""Learn reference laws for the positive and simplex sites of a model from a short pilot run.
+    r"""Learn references for the positive and simplex sites of a model from a short pilot run.
 
     The pilot uses `SCIR`, with NUTS for sites that it does not move (numpyro 0.22), or NUTS alone
-    if it moves none. The references are the gamma and Dirichlet laws that match the means m of the
-    pilot's samples and the covariances with their logarithms. These are as good as the likelihood
-    equations and need no iteration: 1 / t = Cov(x, log x) (Ye and Chen 2017, *Closed-form
-    estimators for the gamma distribution derived from likelihood equations*), and in the same way
-    :math:`S = (K - 1) / \sum_k \mathrm{Cov}(x_k, \log x_k)`. A pilot that is too short gives a
-    reference farther from the posterior and a slower NUTS, but its samples are still correct.
+    if it moves none. The references are the gamma and Dirichlet distributions that match the means
+    m of the pilot's samples and the covariances with their logarithms. These are as good as the
+    likelihood equations and need no iteration: 1 / t = Cov(x, log x) (Ye and Chen 2017,
+    *Closed-form estimators for the gamma distribution derived from likelihood equations*), and in
+    the same way :math:`S = (K - 1) / \sum_k \mathrm{Cov}(x_k, \log x_k)`. A pilot that is too
+    short gives a reference farther from the posterior and a slower NUTS, but its samples are still
+    correct.
 
     Args:
         rng_key: A PRNG key.
@@ -366,7 +372,7 @@ def _fit(kind: Kind, samples: jax.Array) -> GammaReference:
     x = np.exp(x) if kind.is_log else x
     mean = x.mean(axis=0)
     spread = ((x - mean) * (logs - logs.mean(axis=0))).mean(axis=0)
-    # The samples of a stuck pilot have no spread, and no law is that narrow.
+    # The samples of a stuck pilot have no spread, and no distribution is that narrow.
     if kind.on_simplex:
         spread = spread.sum(axis=-1, keepdims=True)
         total = (mean.shape[-1] - 1) / np.maximum(spread, 1 / _MOST)

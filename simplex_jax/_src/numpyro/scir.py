@@ -87,12 +87,12 @@ class SCIR(ModelKernel):
     It moves ``Dirichlet`` sites, all others whose support is the simplex, `LogDirichlet`, and
     ``Gamma`` and ``Exponential`` sites, one after another. For any likelihood, one gradient of the
     model is enough: it gives generalised counts c = dL / d log omega, which determine the shapes of
-    the gamma laws behind the site (see `simplex_moves`). There is no bijection and no mass matrix:
-    a category of probability e^-1000 is as easy as any other.
+    the gamma distributions behind the site (see `simplex_moves`). There is no bijection and no
+    mass matrix: a category of probability e^-1000 is as easy as any other.
 
     - If the likelihood is **conjugate** in the site, the shapes do not depend on the site, and the
       log density changes as they predict, up to rounding. Every step checks both, and the site is
-      then drawn from its law given all other sites.
+      then drawn from its distribution given all other sites.
     - Otherwise a step is a CIR transition with shapes from the gradient, as in Baker et al. 2018,
       with a Metropolis correction, so the chain is exact. The step size is learned during warm-up.
       Its first quarter accepts every finite move, because a start may be far away. With
@@ -121,8 +121,8 @@ class SCIR(ModelKernel):
             which their noise has little effect.
         metropolis: Whether moves are corrected, if the model has no minibatches.
         target_accept: Target acceptance rate of the step size adaptation.
-        init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start from flat laws.
-            If the density is 0 there, other starts are tried; see `init`.
+        init_strategy: One of ``numpyro.infer.init_to_...``; by default sites start from flat
+            distributions. If the density is 0 there, other starts are tried; see `init`.
 
     Raises:
         ValueError: An argument is out of range. When it runs: the model has latent sites of other
@@ -361,7 +361,7 @@ class _Proposal(NamedTuple):
     y: jax.Array  # native value
     there: Density
     log_ratio: jax.Array  # of the acceptance, without the change of the density
-    shapes: tuple[jax.Array, jax.Array]  # of the gamma laws at both ends
+    shapes: tuple[jax.Array, jax.Array]  # of the gamma distributions at both ends
     falls: tuple[jax.Array, jax.Array] | tuple[float, float]  # rate times value at both ends
     sizes: jax.Array  # of the numbers whose difference a shape is
     clamped: jax.Array  # fraction of shapes that are not positive
@@ -369,7 +369,7 @@ class _Proposal(NamedTuple):
 
 
 def metropolis_step(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
-    """Move a site with the full-data gradient; draw it from its law if the move is exact."""
+    """Move a site with the full-data gradient; draw it anew if the move is exact."""
     old, here = state.tuning[site.name], state.density
     assert here is not None
     step = jnp.where(old.exact, jnp.inf, jnp.exp(old.log_step))
@@ -470,26 +470,26 @@ def _propose_gamma(
     place = jnp.where(old.exact, y, jnp.log(old.centre))
     place = jnp.maximum(place, jnp.log(_LEAST * prior[0] / prior[1]))
     exposure = tuning.exposure(name, state.z, place, evaluate)
-    law = gamma_moves.law(prior, y, here.counts[name], exposure)
-    move = gamma_moves.propose(keys[1:], y, law, step)
+    gamma = gamma_moves.conditional(prior, y, here.counts[name], exposure)
+    move = gamma_moves.propose(keys[1:], y, gamma, step)
     if not site.metropolis:
         assert site.step_size is not None
         h = site.step_size.astype(y.dtype)
-        uncorrected = gamma_moves.transition(keys[1], y, prior, law, h)
+        uncorrected = gamma_moves.transition(keys[1], y, prior, gamma, h)
         move = move._replace(y=jnp.where(old.exact, move.y, uncorrected))
     there = evaluate({**state.z, name: move.y})
-    law_there = gamma_moves.law(prior, move.y, there.counts[name], exposure)
-    ratio = gamma_moves.log_ratio(move, prior, y, law, law_there, step)
+    gamma_there = gamma_moves.conditional(prior, move.y, there.counts[name], exposure)
+    ratio = gamma_moves.log_ratio(move, prior, y, gamma, gamma_there, step)
     values = jnp.exp(y), jnp.exp(move.y)
     sizes = jnp.abs(here.counts[name]) + exposure * sum(values)
     return _Proposal(
         move.y,
         there,
         ratio,
-        (law.shape, law_there.shape),
-        (law.rate * values[0], law.rate * values[1]),
+        (gamma.shape, gamma_there.shape),
+        (gamma.rate * values[0], gamma.rate * values[1]),
         sizes,
-        (law.raw <= 0).mean(dtype=y.dtype),
+        (gamma.raw <= 0).mean(dtype=y.dtype),
         old.total.value,
     )
 
@@ -498,9 +498,9 @@ def _propose_gamma(
 
 
 class _Estimate(NamedTuple):
-    """A law estimated from a minibatch, in terms of gamma laws."""
+    """A distribution estimated from a minibatch, in terms of gamma distributions."""
 
-    law: gamma_moves.Law  # of the weights of a simplex site, with the sum of their shapes as rate
+    gamma: gamma_moves.Gamma  # of a simplex site's weights, with the sum of their shapes as rate
     prior: tuple[jax.Array, ...]  # its parameters
     total: jax.Array  # of the counts
 
@@ -509,9 +509,9 @@ def _expect_noise(
     name: str, kind: Kind, y: Values, site: Tuning, evaluate: Evaluate, ratio: float
 ) -> Tuning:
     """Return the tuning with the noise before the first step, for the expected ratio."""
-    law = _moves(kind).estimate(name, y, site.total, evaluate).law
-    one = jnp.ones((), law.raw.dtype)
-    return site._replace(noise=Noise(ratio * one, one, one), last=(law.raw, law.rate))
+    gamma = _moves(kind).estimate(name, y, site.total, evaluate).gamma
+    one = jnp.ones((), gamma.raw.dtype)
+    return site._replace(noise=Noise(ratio * one, one, one), last=(gamma.raw, gamma.rate))
 
 
 def minibatch_step(keys: jax.Array, site: Site, state: State, evaluate: Evaluate) -> State:
@@ -520,10 +520,10 @@ def minibatch_step(keys: jax.Array, site: Site, state: State, evaluate: Evaluate
     y, old = state.z[name], state.tuning[name]
     moves = _moves(site.kind)
     estimate = moves.estimate(name, state.z, old.total, evaluate)
-    law = estimate.law
+    gamma = estimate.gamma
     step = _minibatch_step_size(site, state).astype(y.dtype)
     new = moves.transition(keys[0], y, estimate, step)
-    clamped = (law.raw <= 0).mean(dtype=y.dtype)
+    clamped = (gamma.raw <= 0).mean(dtype=y.dtype)
     learned = tuning.adapt(
         old,
         state.i,
@@ -534,13 +534,13 @@ def minibatch_step(keys: jax.Array, site: Site, state: State, evaluate: Evaluate
         0.0,
         new,
     )
-    noise = _update_noise(site, state, law, step)
+    noise = _update_noise(site, state, gamma, step)
     if site.step_size is None:
         next_step = jnp.where(state.i < state.num_warmup, _longest(noise.mean), step)
     else:
         next_step = step
     learned = learned._replace(
-        noise=noise, last=(law.raw, law.rate), log_step=jnp.log(next_step).astype(y.dtype)
+        noise=noise, last=(gamma.raw, gamma.rate), log_step=jnp.log(next_step).astype(y.dtype)
     )
     return state._replace(z={**state.z, name: new}, tuning={**state.tuning, name: learned})
 
@@ -559,8 +559,8 @@ def _minibatch_step_size(site: Site, state: State) -> jax.Array:
 
 def _estimate_gamma(name: str, y: Values, total: Total, evaluate: Evaluate) -> _Estimate:
     del total
-    law, here = tuning.gamma_law(name, y, evaluate)
-    return _Estimate(law, here.parameters[name], jnp.zeros(()))
+    gamma, here = tuning.gamma_conditional(name, y, evaluate)
+    return _Estimate(gamma, here.parameters[name], jnp.zeros(()))
 
 
 def _estimate_on_simplex(name: str, y: Values, total: Total, evaluate: Evaluate) -> _Estimate:
@@ -571,11 +571,11 @@ def _estimate_on_simplex(name: str, y: Values, total: Total, evaluate: Evaluate)
 def _estimate_law_on_simplex(name: str, y: jax.Array, total: Total, here: Density) -> _Estimate:
     sums = total.of(here.counts[name])
     a = simplex_moves.shapes(here.parameters[name][0], here.counts[name], y, sums)
-    law = gamma_moves.Law(a.used, a.raw.sum(axis=-1, keepdims=True), a.raw)
-    return _Estimate(law, here.parameters[name], sums)
+    gamma = gamma_moves.Gamma(a.used, a.raw.sum(axis=-1, keepdims=True), a.raw)
+    return _Estimate(gamma, here.parameters[name], sums)
 
 
-def _update_noise(site: Site, state: State, law: gamma_moves.Law, step: jax.Array) -> Noise:
+def _update_noise(site: Site, state: State, gamma: gamma_moves.Gamma, step: jax.Array) -> Noise:
     """Return the noise, updated with this minibatch at the current value of the site.
 
     The previous minibatch was seen at other values of the other sites, so noise is overestimated
@@ -586,8 +586,8 @@ def _update_noise(site: Site, state: State, law: gamma_moves.Law, step: jax.Arra
     assert old.last is not None
     x = jnp.exp(state.z[site.name])
     # For independent minibatches, half a squared difference has the variance as its mean.
-    change = (law.raw - old.last[0]) - x * (law.rate - old.last[1])
-    spread = law.rate * (x * (1 - x) if site.kind.on_simplex else x)
+    change = (gamma.raw - old.last[0]) - x * (gamma.rate - old.last[1])
+    spread = gamma.rate * (x * (1 - x) if site.kind.on_simplex else x)
     estimate = (change**2).sum() / (2 * spread.sum())
     # A mean of the expected ratio and all minibatches, with more weight on later ones.
     gain = 2 / (state.i + _EXPECTED)
@@ -620,13 +620,13 @@ _ON_SIMPLEX = _Moves(
     _propose_on_simplex,
     _estimate_on_simplex,
     lambda key, y, at, step: simplex_moves.transition(
-        key, y, at.prior[0], at.law.raw, at.total, step
+        key, y, at.prior[0], at.gamma.raw, at.total, step
     ),
 )
 _GAMMA = _Moves(
     _propose_gamma,
     _estimate_gamma,
-    lambda key, y, at, step: gamma_moves.transition(key, y, at.prior, at.law, step),
+    lambda key, y, at, step: gamma_moves.transition(key, y, at.prior, at.gamma, step),
 )
 
 

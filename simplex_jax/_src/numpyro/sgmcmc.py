@@ -77,7 +77,7 @@ class SGMCMC(ModelKernel):
             ``functools.partial``, or a `Sampler`, or a dict of them by site name; None stands for
             all other sites.
         init_strategy: One of ``numpyro.infer.init_to_...``; by default simplex and gamma sites
-            start from flat laws, and others from the prior.
+            start from flat distributions, and others from the prior.
 
     Raises:
         ValueError: A kernel lacks an option, or needs an argument that no model supplies. When it

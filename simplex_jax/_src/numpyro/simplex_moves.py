@@ -1,8 +1,8 @@
 r"""Moves of a simplex site of any model by CIR transitions.
 
 The site is omega, with a Dirichlet(alpha) prior and a likelihood L with generalised counts
-:math:`c_j = \partial L / \partial \log \omega_j`. A total S of law Gamma(alpha. + s) is redrawn for
-every move, so theta = omega S has the density
+:math:`c_j = \partial L / \partial \log \omega_j`. A total S of distribution Gamma(alpha. + s) is
+redrawn for every move, so theta = omega S has the density
 
 .. math::
     \pi(\theta) \propto \prod_j \theta_j^{\alpha_j - 1} e^{-\theta_j}\, e^{L(\omega)}\, S^s, \qquad
@@ -10,8 +10,8 @@ every move, so theta = omega S has the density
     a_j = \alpha_j + c_j - \omega_j c_\cdot + s\, \omega_j
 
 for every constant s, so s can be chosen for speed alone. SCIR moves theta by the exact transition
-of the CIR process with stationary law Gamma(a). This is exact if the likelihood is conjugate and s
-is the number of its counts, because then a does not depend on omega.
+of the CIR process with stationary distribution Gamma(a). This is exact if the likelihood is
+conjugate and s is the number of its counts, because then a does not depend on omega.
 
 Otherwise a move is corrected. The transition draws N ~ Poisson(lambda theta), lambda = 1 / (e^h -
 1), and then theta' ~ Gamma(a + N) / (1 + lambda). Given N, which is drawn afresh, it is a
@@ -26,9 +26,9 @@ with the shapes a' at omega'. A sparse coordinate has a = a' = alpha and costs n
 
 If each count falls with its probability at its own rate, :math:`c_j = n_j - e_j \omega_j`, as for a
 Dirichlet concentration, coordinates have different scales. In a site of one row, theta_j then moves
-by the process of law Gamma(a_j) / b_j with a constant :math:`b_j = 1 + e_j / E S` and :math:`(b_j -
-1) \theta_j` added to a_j, which adds :math:`\sum_j (b_j - 1) (\theta_j' - \theta_j) + (a_j' - a_j)
-\log b_j` to log r.
+by the process of distribution Gamma(a_j) / b_j with a constant :math:`b_j = 1 + e_j / E S` and
+:math:`(b_j - 1) \theta_j` added to a_j, which adds :math:`\sum_j (b_j - 1) (\theta_j' - \theta_j)
++ (a_j' - a_j) \log b_j` to log r.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ from simplex_jax._src.samplers import expanded
 
 
 class Shapes(NamedTuple):
-    """Shapes of the gamma laws of a site, [..., K].
+    """Shapes of the gamma distributions of a site, [..., K].
 
     Used ones are positive; raw ones, from the formula, may be negative if a likelihood is steep or
     a minibatch noisy.
@@ -247,8 +247,8 @@ def same(one: jax.Array, other: jax.Array, size: jax.Array) -> jax.Array:
     This alone does not make a move exact: shapes come from the gradient, which does not see the
     jumps of a likelihood. `tuning.error_bound` bounds the log density's deviation.
 
-    A difference of a thousandth of the standard deviation of the gamma law is ignored. So is
-    rounding, of the shape and of the numbers of the given size whose difference it is.
+    A difference of a thousandth of the standard deviation of the gamma distribution is ignored. So
+    is rounding, of the shape and of the numbers of the given size whose difference it is.
     """
     allowed = 1e-3 * jnp.sqrt(one) + rounding(one, size)
     return (jnp.abs(one - other) <= allowed).all()

@@ -291,12 +291,12 @@ def _rows(site: Mapping[str, Any]) -> Rows:
 
 def kind(site: Mapping[str, Any]) -> Kind:
     """Return the kind of a latent site."""
-    law = base(site["fn"])
-    if isinstance(law, LogDirichlet):
+    distribution = base(site["fn"])
+    if isinstance(distribution, LogDirichlet):
         return LOG_SIMPLEX
-    if isinstance(law, dist.Gamma | dist.Exponential):
+    if isinstance(distribution, dist.Gamma | dist.Exponential):
         return GAMMA
-    support = support_of(law)
+    support = support_of(distribution)
     if support is constraints.simplex:
         return SIMPLEX
     return SPHERE if support is constraints.sphere else OTHER
@@ -325,20 +325,23 @@ def native_names(kinds: Mapping[str, Kind]) -> list[str]:
     return [name for name, kind in kinds.items() if kind.is_native]
 
 
-def support_of(law: dist.Distribution) -> constraints.Constraint:
-    """Return the support of a law, or of its rows if it is a law of several."""
-    # Plates and `to_event` wrap laws; `ImproperUniform` wraps its constraint, even a single one.
-    support = base(law).support
+def support_of(distribution: dist.Distribution) -> constraints.Constraint:
+    """Return the support of a distribution, or of its rows if it is a distribution of several."""
+    # Plates and `to_event` wrap distributions; `ImproperUniform` wraps its constraint, even a
+    # single one.
+    support = base(distribution).support
     while isinstance(support, constraints.independent):
         support = support.base_constraint
     return support
 
 
-def base(law: dist.Distribution) -> dist.Distribution:
+def base(distribution: dist.Distribution) -> dist.Distribution:
     """Return the distribution inside wrappers that only expand, reshape or mask it."""
-    while isinstance(law, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
-        law = law.base_dist
-    return law
+    while isinstance(
+        distribution, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution
+    ):
+        distribution = distribution.base_dist
+    return distribution
 
 
 def start(
@@ -393,8 +396,9 @@ def _summed(name: str, plate: str) -> str:
     # A minibatch is not an unbiased estimate of its log density, log sum exp(scale * log p).
     return (
         f"site {name!r} is enumerated, and the plate {plate!r} shows a minibatch: numpyro scales "
-        "its rows within the sum over the site, which gives another law. Write the likelihood with "
-        "the site summed out, for example as dist.MixtureSameFamily, or give the plate all its rows"
+        "its rows within the sum over the site, which gives another distribution. Write the "
+        "likelihood with the site summed out, for example as dist.MixtureSameFamily, or give "
+        "the plate all its rows"
     )
 
 

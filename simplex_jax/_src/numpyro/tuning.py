@@ -18,9 +18,9 @@ half a unit in the last place, the roundings and their sizes are:
 Each of the sizes M = T + sum_j [a_j (1 + |y_j| + log(1 + a_j / R)) + e_j exp(y_j)] thus has about 4
 roundings, 4 u = 2 eps, at either end. In float32 that is 0.15 nats for 100,000 rows of categories,
 of which a run shows about 0.03, and 1e-5 nats for ten. If all moves of a chain are within the bound
-B, the density of its law is that of the model up to factors between exp(-B) and exp(B). A larger
-jump of the log density is seen. A smaller one changes no probability by more than tanh(B / 4),
-because a factor of exp(B) between two sets moves the share p of one by no more.
+B, the density of its distribution is that of the model up to factors between exp(-B) and exp(B). A
+larger jump of the log density is seen. A smaller one changes no probability by more than tanh(B /
+4), because a factor of exp(B) between two sets moves the share p of one by no more.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -92,8 +92,8 @@ def probe(name: str, kind: Kind, y: Values, step: jax.Array, evaluate: Evaluate)
     if not kind.on_simplex:
         # Each number changes by a different factor: with one factor, a product of sites would pass.
         places = [value, value + _normals(0, value)]
-        laws = [gamma_law(name, {**y, name: place}, evaluate) for place in places]
-        return _probe_gamma(name, places, laws, step)
+        gammas = [gamma_conditional(name, {**y, name: place}, evaluate) for place in places]
+        return _probe_gamma(name, places, gammas, step)
     places, densities = _probed(name, y, evaluate)
     return _probe_simplex(name, value, places, densities, step)
 
@@ -107,13 +107,13 @@ def _normals(seed: int, like: jax.Array) -> np.ndarray:
 def _probe_gamma(
     name: str,
     places: Sequence[jax.Array],
-    laws: Sequence[tuple[gamma_moves.Law, Density]],
+    gammas: Sequence[tuple[gamma_moves.Gamma, Density]],
     step: jax.Array,
 ) -> Tuning:
-    (law, here), (other, there) = laws
-    falls = law.rate - here.parameters[name][1]
-    exact = same_law(law, other)
-    exact &= _agrees(name, places, (here, there), (law.shape, other.shape), falls)
+    (gamma, here), (other, there) = gammas
+    falls = gamma.rate - here.parameters[name][1]
+    exact = same_gamma(gamma, other)
+    exact &= _agrees(name, places, (here, there), (gamma.shape, other.shape), falls)
     yes = jnp.ones((), bool)
     return _unmoved(places[0], exact, Total(jnp.zeros((), places[0].dtype), yes), step)
 
@@ -254,16 +254,18 @@ def refresh(name: str, kind: Kind, tuning: Tuning, y: Values, evaluate: Evaluate
     return tuning._replace(total=old._replace(value=value))
 
 
-def gamma_law(name: str, y: Values, evaluate: Evaluate) -> tuple[gamma_moves.Law, Density]:
-    """Return the law of a gamma site given all others, and the density at y."""
+def gamma_conditional(
+    name: str, y: Values, evaluate: Evaluate
+) -> tuple[gamma_moves.Gamma, Density]:
+    """Return the distribution of a gamma site given all others, and the density at y."""
     here = evaluate(y)
-    return _gamma_law(name, y[name], here, _scaled(name, y, evaluate)), here
+    return _gamma_given(name, y[name], here, _scaled(name, y, evaluate)), here
 
 
 @partial(jax.jit, static_argnames="name")
-def _gamma_law(name: str, y: jax.Array, here: Density, scaled: Density) -> gamma_moves.Law:
+def _gamma_given(name: str, y: jax.Array, here: Density, scaled: Density) -> gamma_moves.Gamma:
     exposure = gamma_moves.exposure(y, here.counts[name], scaled.counts[name])
-    return gamma_moves.law(here.parameters[name], y, here.counts[name], exposure)
+    return gamma_moves.conditional(here.parameters[name], y, here.counts[name], exposure)
 
 
 def exposure(name: str, y: Values, place: jax.Array, evaluate: Evaluate) -> jax.Array:
@@ -281,7 +283,7 @@ def _scaled(name: str, y: Values, evaluate: Evaluate) -> Density:
 def _anywhere(y: Values, evaluate: Evaluate) -> Density:
     """Return the density at values that may be off the simplex.
 
-    numpyro's laws reject them as parameters if they see concrete numbers, as under
+    numpyro's distributions reject them as parameters if they see concrete numbers, as under
     `jax.disable_jit`.
     """
     with numpyro.validation_enabled(False):
@@ -292,8 +294,8 @@ def _scaled_up(y: jax.Array) -> jax.Array:
     return y + jnp.log(gamma_moves.SCALING).astype(y.dtype)
 
 
-def same_law(one: gamma_moves.Law, other: gamma_moves.Law) -> jax.Array:
-    """Return whether two gamma laws are equal up to rounding; see `simplex_moves.same`."""
+def same_gamma(one: gamma_moves.Gamma, other: gamma_moves.Gamma) -> jax.Array:
+    """Return whether two gamma distributions are equal up to rounding; see `simplex_moves.same`."""
     # A rate may scale the variate by a thousandth of its standard deviation.
     shape = jnp.maximum(one.shape, 1)
     ratio = jnp.abs(jnp.log(other.rate) - jnp.log(one.rate))

@@ -75,6 +75,6 @@ def _energy(values: list[float], expected: float) -> list[str]:
         "gradient, or the friction is too high: a smaller step size or larger batches help."
     )
     return [
-        "The sampler is not at equilibrium, and its samples have another law: its kinetic energy "
+        "The sampler is not at equilibrium: it samples the wrong distribution. Its kinetic energy "
         f"per dimension is {mean:.3g} and should be {expected:.3g}. {advice}"
     ]

@@ -1,13 +1,13 @@
 """Streaming posterior means and standard deviations, without storing samples.
 
-If the law of a quantity given the rest of a sample is explicit, its conditional mean and variance
-are more informative than a draw. By the laws of total expectation and variance
+If the distribution of a quantity given the rest of a sample is explicit, its conditional mean and
+variance are more informative than a draw. By the laws of total expectation and variance
 
     E[x] = E[E[x | rest]],    Var[x] = E[Var[x | rest]] + Var[E[x | rest]],
 
 so the mean of the conditional means estimates E[x], and the mean of the conditional variances plus
 the variance of the conditional means estimates Var[x] (the variance of the conditional means alone
-would be too small). Without such a law the conditional mean is the draw, with variance 0.
+would be too small). Without such a distribution the conditional mean is the draw, with variance 0.
 """
 
 import functools

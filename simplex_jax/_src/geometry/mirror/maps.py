@@ -84,7 +84,7 @@ def dual_log_density(
         y: Dual variable, [..., d].
         near: A point [..., n] inside the set, for maps without a formula.
 
-    Example: for a uniform law on (-1, 1), y has the density sech(y)^2 / 2.
+    Example: for a uniform distribution on (-1, 1), y has the density sech(y)^2 / 2.
 
         >>> import jax.numpy as jnp
         >>> from simplex_jax.geometry import mirror
