@@ -13,49 +13,8 @@
 """
 
 from simplex_jax._src.border import show
-from simplex_jax._src.samplers import (
-    barker,
-    cir,
-    dirichlet_paths,
-    gbm,
-    gmc,
-    gsgnht,
-    mamla,
-    mapla,
-    mld,
-    recipe,
-    scir,
-    sgbd,
-    sggmc,
-    sghmc,
-    sgld,
-    sgnht,
-    sgrhmc,
-    sgrld,
-    smld,
-)
-
-__all__ = [
-    "barker",
-    "cir",
-    "dirichlet_paths",
-    "gbm",
-    "gmc",
-    "gsgnht",
-    "mamla",
-    "mapla",
-    "mld",
-    "recipe",
-    "scir",
-    "sgbd",
-    "sggmc",
-    "sghmc",
-    "sgld",
-    "sgnht",
-    "sgrhmc",
-    "sgrld",
-    "smld",
-]
+from simplex_jax._src.samplers import *  # noqa: F403
+from simplex_jax._src.samplers import __all__
 
 show(*(globals()[name] for name in __all__))
 

@@ -1,16 +1,4 @@
-"""Sampling algorithms, one per module: `State`, `Info`, `init`, `update`, `build`.
-
-- On the simplex, from counts (`estimators`, `gradients.counts`): `scir`, `sgrld`, `sgrhmc`, `smld`.
-- Paths and forests of probability vectors, from counts at each time or group: `dirichlet_paths`,
-  exact.
-- On (0, inf), from the evidence of `positive`: `cir` for gamma, `gbm` for lognormal posteriors.
-- On R^d, from gradients (`gradients`): `sgld`, `sghmc`, `sgnht`, `sgbd`, and `recipe` for your own
-  sampler; from a log density: `barker`, exact.
-- On manifolds with known geodesics (`geometry.manifolds`), from gradients: `sggmc`, `gsgnht`; from
-  a log density: `gmc`, exact.
-- On convex sets, from gradients: `mld` with any mirror map; from a log density, exact: `mamla` with
-  a mirror map, `mapla` with a metric.
-"""
+"""Sampling algorithms, one per module: `State`, `Info`, `init`, `update`, `build`."""
 
 from simplex_jax._src.samplers import (
     barker,
