@@ -196,7 +196,7 @@ def test_what_cannot_be_sampled_is_refused(kernel, arguments, message) -> None:
         (lambda: SGMCMC(normal, "sgld"), "kernel must be the build function"),
         (lambda: SGMCMC(normal, partial(gmc.build, step_size=1.0)), "it takes a log density of"),
         (lambda: SGMCMC(normal, partial(mld.build, form="dual")), "Leave out form='dual'"),
-        (lambda: SGMCMC(normal, partial(gbm.build, mean=0.0, precision=1.0)), "one lognormal law"),
+        (lambda: SGMCMC(normal, partial(gbm.build, mean=0.0, precision=1.0)), "one lognormal"),
         (lambda: SGMCMC(normal, print), "does not take an estimator"),
     ],
 )
