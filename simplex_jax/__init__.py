@@ -32,6 +32,7 @@ if _typing.TYPE_CHECKING:
     from simplex_jax._src.base import Kernel, bind, chains, product
     from simplex_jax._src.runtime.driver import run
     from simplex_jax._src.runtime.to_blackjax import to_blackjax
+    from simplex_jax._src.runtime.to_optax import to_optax
 
 _HOMES = {
     "Kernel": "base",
@@ -40,6 +41,7 @@ _HOMES = {
     "product": "base",
     "run": "runtime.driver",
     "to_blackjax": "runtime.to_blackjax",
+    "to_optax": "runtime.to_optax",
 }
 
 __all__ = [
@@ -66,6 +68,7 @@ __all__ = [
     "sklearn",
     "step_sizes",
     "to_blackjax",
+    "to_optax",
 ]
 
 

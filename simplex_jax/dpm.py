@@ -1,9 +1,9 @@
 """Dirichlet-process mixtures: clustering with an unknown number of clusters."""
 
 from simplex_jax._src.border import show
-from simplex_jax._src.models.dpm import Fit, build, families, fit, load
+from simplex_jax._src.models.dpm import Fit, build, families, fit
 
-__all__ = ["Fit", "build", "families", "fit", "load"]
+__all__ = ["Fit", "build", "families", "fit"]
 
 show(families)
 

@@ -6,6 +6,7 @@ from simplex_jax._src.gradients import (
     density,
     fisher,
     full_gradient,
+    mode,
     posterior,
     running,
 )
@@ -16,6 +17,7 @@ __all__ = [
     "density",
     "fisher",
     "full_gradient",
+    "mode",
     "posterior",
     "running",
 ]

@@ -29,7 +29,7 @@ def closed():
 def test_scir_in_an_optax_training_loop():
     """Experts of slopes 2 and -1 are found, with weights 0.7 and 0.3, and hardly any others."""
     scope = executed("SCIR in an optax training loop")
-    weights, slopes = np.asarray(scope["weights"]), np.asarray(scope["experts"]["slope"])
+    weights, slopes = np.asarray(scope["weights"]), np.asarray(scope["params"]["slope"])
     for slope, share in ((2.0, 0.7), (-1.0, 0.3)):
         near = np.abs(slopes - slope) < 0.2
         assert abs(weights[near].sum() - share) < 0.05

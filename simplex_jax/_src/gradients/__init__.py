@@ -18,7 +18,13 @@ from simplex_jax._src.gradients.densities import (
 )
 from simplex_jax._src.gradients.generalised import counts, counts_of, with_total
 from simplex_jax._src.gradients.noise import fisher, variance
-from simplex_jax._src.gradients.variates import Reference, control_variate, full_gradient, running
+from simplex_jax._src.gradients.variates import (
+    Reference,
+    control_variate,
+    full_gradient,
+    mode,
+    running,
+)
 
 __all__ = [
     "LogDensity",
@@ -32,6 +38,7 @@ __all__ = [
     "full_gradient",
     "gradient_of",
     "like",
+    "mode",
     "posterior",
     "precise",
     "running",

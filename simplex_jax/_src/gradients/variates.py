@@ -1,7 +1,8 @@
 """Control variates: gradient estimates relative to a position with known full-data gradient."""
 
 import dataclasses
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -122,6 +123,105 @@ def _control_variate(
     del key
     posterior, size, reference = variate.posterior, variate.size, variate.reference
     return posterior.difference(size, reference, position, batch), memory
+
+
+def mode(
+    log_prior: LogDensity,
+    log_likelihood: LogLikelihood,
+    data: PyTree,
+    start: Position,
+    *,
+    optimiser: Any = None,
+    steps: int = 200,
+    block_size: int = 4096,
+) -> Reference:
+    r"""Return a mode of the log posterior and the log likelihood's gradient there.
+
+    Both are what `control_variate` needs: `control_variate(log_prior, log_likelihood, N,
+    *mode(...))`; Baker et al. 2019, section 3, take them as known. The objective is minus the log
+    posterior over N, by passes over all the data, block by block.
+
+    Args:
+        log_prior: `(position) -> scalar`.
+        log_likelihood: `(position, batch) -> scalar`, summed over the batch.
+        data: All the data, leaves [N, ...].
+        start: Where to begin, any tree of real arrays.
+        optimiser: An optax optimiser, or None for `optax.lbfgs()`, whose line search makes several
+            passes a step.
+        steps: Number of updates of the optimiser, at least 1.
+        block_size: Number of data processed at once, which bounds the memory.
+
+    Returns:
+        The position and the gradient of the full-data log likelihood there. At a mode that is minus
+        the gradient of the log prior: the difference shows how near it is. A control variate is
+        unbiased at any position, and the nearer the mode the smaller its variance.
+
+    Raises:
+        ValueError: `start`, `data`, `steps` or `block_size` is invalid, or the optimiser left the
+            finite numbers: give another start or a smaller learning rate.
+        ImportError: Optax is not installed.
+
+    Example: N = 4 unit normals under a standard normal prior; the mode is their sum over 5.
+
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax import gradients
+        >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
+        >>> position, gradient = gradients.mode(
+        ...     lambda mu: -(mu**2) / 2, lambda mu, x: -((x - mu) ** 2).sum() / 2, x, 0.0)
+        >>> print(position.round(3), gradient.round(3))
+        2.0 2.0
+    """
+    import optax  # type: ignore[import-untyped]
+
+    size = length(data)
+    steps = arguments.at_least("steps", steps, 1)
+    block_size = arguments.at_least("block_size", block_size, 1)
+    data, start = on_device(data), arguments.tree("start", start, "finite")
+    optimiser = optax.with_extra_args_support(optax.lbfgs() if optimiser is None else optimiser)
+
+    def loss(position: Position) -> jax.Array:
+        log_p = log_prior(position) + _over_blocks(log_likelihood, position, data, block_size)
+        return -log_p / size
+
+    @jax.jit
+    def descend(position: Position) -> Position:
+        def step(carry: tuple, _: None) -> tuple:
+            position, state = carry
+            value, slope = jax.value_and_grad(loss)(position)
+            change, state = optimiser.update(
+                slope, state, position, value=value, grad=slope, value_fn=loss
+            )
+            return (optax.apply_updates(position, change), state), None
+
+        return lax.scan(step, (position, optimiser.init(position)), length=steps)[0][0]
+
+    position = descend(start)
+    return Reference(
+        arguments.tree("the mode that the optimiser found", position, "finite"),
+        full_gradient(log_likelihood, position, data, block_size=block_size),
+    )
+
+
+def _over_blocks(
+    log_likelihood: LogLikelihood, position: Position, data: PyTree, block_size: int
+) -> jax.Array:
+    """Return the full-data log likelihood; its derivative recomputes each block."""
+    blocks, remainder = divmod(length(data), block_size)
+
+    @functools.partial(jax.checkpoint, static_argnums=2)
+    def of_block(position: Position, start: jax.Array | int, size: int) -> jax.Array:
+        block = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), data)
+        return log_likelihood(position, block)
+
+    def add(total: jax.Array, i: jax.Array) -> tuple[jax.Array, None]:
+        return total + of_block(position, i * block_size, block_size), None
+
+    total = jnp.zeros(())
+    if blocks:
+        total, _ = lax.scan(add, total, jnp.arange(blocks))
+    if remainder:
+        total += of_block(position, blocks * block_size, remainder)
+    return total
 
 
 def running(

@@ -134,7 +134,7 @@ class Fit(Results, Fitted):
 
         Example:
             >>> from simplex_jax import lda
-            >>> lda.load("no/such/directory")
+            >>> lda.Fit.load("no/such/directory")
             Traceback (most recent call last):
             simplex_jax.errors.RunError: no/such/directory: there is no such directory
         """
