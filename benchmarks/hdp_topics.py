@@ -36,7 +36,7 @@ from lda_tools import documents
 from simplex_jax._src import corpus
 from simplex_jax._src.models import hdp, lda
 from simplex_jax._src.models.lda.model import mean_topics
-from simplex_jax._src.models.topics import data, perplexity
+from simplex_jax._src.models.topics import data, evaluation
 from simplex_jax._src.runtime.hooks import Event, Hook
 
 CORPORA = ("sotu", "ap", "news20", "nips")
@@ -56,7 +56,7 @@ class Judge:
     """Predicts the held-out documents from successive topics."""
 
     def __init__(self, task: Task, seed: int) -> None:
-        self._completion = perplexity.completion(task.observed, task.target)
+        self._completion = evaluation.completion(task.observed, task.target)
         self._key = jax.random.key(seed)
         self._log_p: list[np.ndarray] = []
         self._tokens = np.zeros(0)
@@ -68,7 +68,7 @@ class Judge:
         table = jnp.maximum(jnp.asarray(table, jnp.float32), jnp.finfo(jnp.float32).tiny)
         alpha = jnp.asarray(np.pad(sample.alpha, (0, more)), jnp.float32)
         key = jax.random.fold_in(self._key, len(self._log_p))
-        log_p = perplexity.log_predictive(key, jnp.log(table), alpha, self._completion)
+        log_p = evaluation.log_predictive(key, jnp.log(table), alpha, self._completion)
         self._log_p.append(np.asarray(log_p, np.float64))
         self._tokens = np.sort(np.asarray(sample.tokens, float))[::-1]
 
@@ -81,7 +81,7 @@ class Judge:
         shares = np.cumsum(self._tokens) / self._tokens.sum()
         mean = np.logaddexp.reduce(self._log_p) - np.log(len(self._log_p))
         single, averaged = (
-            perplexity.perplexity(log_p, self._completion.counts)
+            evaluation.perplexity(log_p, self._completion.counts)
             for log_p in (self._log_p[-1], mean)
         )
         return {

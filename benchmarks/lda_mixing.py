@@ -40,7 +40,7 @@ from simplex_jax._src.corpus.device import DeviceCorpus
 from simplex_jax._src.evaluate.diagnostics import effective_size
 from simplex_jax._src.models import lda
 from simplex_jax._src.models.lda import model
-from simplex_jax._src.models.lda.counts import Local, Memory
+from simplex_jax._src.models.lda.kernel import Local, Memory
 from simplex_jax._src.runtime.driver import run
 
 ALPHA, BETA = 0.1, 0.05

@@ -21,7 +21,8 @@ from lda_recorder import SHARED
 
 from simplex_jax._src import draws
 from simplex_jax._src.corpus import device
-from simplex_jax._src.models.lda import counts, model
+from simplex_jax._src.models.lda import model
+from simplex_jax._src.models.lda.kernel import Local
 from simplex_jax._src.models.topics import engine
 
 
@@ -52,7 +53,7 @@ def parts(train: Any, num_topics: int, passes: int) -> dict[str, float]:
         learn_alpha=None,
         learn_beta=None,
         counts="memoised",
-        local_step=counts.Local(),
+        local_step=Local(),
         batch_size=documents,
         sampler="scir",
         step_size=5.0,
@@ -70,7 +71,7 @@ def parts(train: Any, num_topics: int, passes: int) -> dict[str, float]:
     batch, full = device.select(corpus, ids), jnp.full(num_topics, alpha)
     shapes = memory.counts + beta
 
-    def labels(key: jax.Array) -> engine.Swept:
+    def labels(key: jax.Array) -> engine.SweepResult:
         return engine.sweeps(
             key, log_topics, full, batch, memory.labels, memory.counts, times=1, count="changes"
         )

@@ -21,7 +21,7 @@ from lda_throughput import corpus_of
 
 from simplex_jax._src import draws
 from simplex_jax._src.corpus import device
-from simplex_jax._src.models.topics import engine, local
+from simplex_jax._src.models.topics import engine
 from simplex_jax._src.models.topics.native import calls
 
 WORDS, ALPHA, BETA, REPEATS = 7_702, 0.1, 0.05, 5
@@ -43,10 +43,10 @@ def measure(corpus: device.DeviceCorpus, num_topics: int) -> dict[str, float]:
     tokens, shape = corpus.tokens.shape[0], (num_topics, WORDS)
     key = jax.random.key(num_topics)
     log_topics = draws.log_dirichlet(key, jnp.full(shape, BETA))
-    alpha, labels = jnp.full(num_topics, ALPHA), local.no_labels(tokens, num_topics)
+    alpha, labels = jnp.full(num_topics, ALPHA), engine.no_labels(tokens, num_topics)
     words, times = jnp.zeros(shape, jnp.int32), []
 
-    def sweep(key: jax.Array, labels: jax.Array, words: jax.Array) -> engine.Swept:
+    def sweep(key: jax.Array, labels: jax.Array, words: jax.Array) -> engine.SweepResult:
         return engine.sweeps(
             key, log_topics, alpha, documents, labels, words, times=1, count="changes"
         )

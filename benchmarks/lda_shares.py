@@ -28,7 +28,7 @@ from lda_recorder import SHARED
 
 from simplex_jax._src.corpus import device
 from simplex_jax._src.models import lda
-from simplex_jax._src.models.topics import engine, local
+from simplex_jax._src.models.topics import engine
 from simplex_jax._src.models.topics.options import SHARE_ERROR
 
 CASES = ["ap:50:0.1", "ap:50:0.02", "news20:100:0.05", "wikipedia:500:0.1"]
@@ -119,7 +119,7 @@ def beginnings(topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array) -> d
     documents = device.select(corpus, jnp.arange(counts.shape[0], dtype=jnp.int32))
     log_topics = jnp.log(jnp.maximum(jnp.asarray(topics), np.finfo(np.float32).tiny))
     concentrations = jnp.asarray(alpha, jnp.float32)
-    none = local.no_labels(documents.tokens.shape[0], len(alpha))
+    none = engine.no_labels(documents.tokens.shape[0], len(alpha))
 
     @partial(jax.jit, static_argnames=("times", "burn_in"))
     def sweep(key: jax.Array, labels: Any, times: int = 1, burn_in: int = 0) -> Any:

@@ -51,7 +51,7 @@ def measure(train: Any, num_topics: int, passes: int) -> dict[str, float]:
         memory.counts,
     )
 
-    def sweep(key: jax.Array, kind: str) -> engine.Swept:
+    def sweep(key: jax.Array, kind: str) -> engine.SweepResult:
         return swept(key, *given, times=1, count="changes", kind=kind)
 
     least = dict.fromkeys(KINDS, np.inf)

@@ -23,7 +23,7 @@ import numpy as np
 
 from simplex_jax._src.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax._src.models.lda import model as lda
-from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.models.lda.kernel import Local
 from simplex_jax._src.models.topics.engine import ENGINES, resolve
 from simplex_jax._src.runtime import devices
 

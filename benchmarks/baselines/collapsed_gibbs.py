@@ -17,9 +17,8 @@ from simplex_jax._src.draws.bits import random_words
 from simplex_jax._src.geometry import simplex
 from simplex_jax._src.models.lda import kernel as lda_kernel
 from simplex_jax._src.models.lda import model as lda
-from simplex_jax._src.models.lda.counts import Memory
-from simplex_jax._src.models.lda.kernel import Info, Means, State
-from simplex_jax._src.models.topics import local
+from simplex_jax._src.models.lda.kernel import Info, Means, Memory, State
+from simplex_jax._src.models.topics import engine
 
 __all__ = ["Info", "State", "build"]
 
@@ -129,7 +128,7 @@ def _init(
     shape: tuple[int, int],
 ) -> State:
     del key
-    labels = local.no_labels(corpus.tokens.shape[0], shape[0])
+    labels = engine.no_labels(corpus.tokens.shape[0], shape[0])
     # A state may be donated to jitted code, and must not share arrays with the kernel.
     return State(
         position=natural.starting_topics(position, shape),
@@ -160,7 +159,7 @@ def _update(
     if beta.ndim == 2:
         beta, total_beta = padded(beta, 1), padded(total_beta, 1)
     real = lax.iota(jnp.int32, num_topics + padding) < num_topics
-    in_documents = local.count_labels(memory.labels, mine, num_topics).astype(jnp.int32)
+    in_documents = engine.count_labels(memory.labels, mine, num_topics).astype(jnp.int32)
     of_topics = jnp.sum(memory.counts, axis=1, dtype=jnp.int32)
     tables = Tables(padded(in_documents), padded(memory.counts), padded(of_topics))
     total = jnp.sum(mine.lengths)

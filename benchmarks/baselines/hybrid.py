@@ -7,9 +7,8 @@ from simplex_jax._src.base import Kernel
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus
-from simplex_jax._src.models.lda import counts as lda_counts
-from simplex_jax._src.models.lda.counts import Local
-from simplex_jax._src.models.lda.kernel import Info, State
+from simplex_jax._src.models.lda import kernel as lda_kernel
+from simplex_jax._src.models.lda.kernel import Info, Local, State
 from simplex_jax._src.schedules import StepSize
 
 __all__ = ["TEN_SWEEPS", "Info", "State", "build"]
@@ -73,7 +72,7 @@ def build(
     shape = natural.check_shape(shape, corpus)
     means = online_vb.concentrations(alpha, beta, shape)
     batch_size = natural.batch_size_of(batch_size, corpus)
-    counts = lda_counts.subsampled(corpus, shape, local_step, batch_size)
+    counts = lda_kernel.subsampled_counts(corpus, shape, local_step, batch_size)
     if step_size is None:
         step_size = online_vb.default_step_size()
     kernel = natural.kernel(counts, means, step_size, shape, natural.geometric)

@@ -22,8 +22,7 @@ from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus
 from simplex_jax._src.geometry import simplex
 from simplex_jax._src.geometry.digamma import digamma
-from simplex_jax._src.models.lda.counts import Counts, Given
-from simplex_jax._src.models.lda.kernel import Info, Means, State
+from simplex_jax._src.models.lda.kernel import Counts, Given, Info, Means, State
 from simplex_jax._src.schedules import StepSize
 
 # The weights start at independent Gamma(100, 1 / 100) times the topics given, as in the code of

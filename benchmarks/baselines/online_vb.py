@@ -19,8 +19,7 @@ from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus, Documents
 from simplex_jax._src.geometry.digamma import digamma
 from simplex_jax._src.models.lda import kernel as lda_kernel
-from simplex_jax._src.models.lda.counts import Counts, Given
-from simplex_jax._src.models.lda.kernel import Info, Means, State
+from simplex_jax._src.models.lda.kernel import Counts, Given, Info, Means, State
 from simplex_jax._src.schedules import Schedule, StepSize, polynomial_decay
 
 __all__ = ["Info", "State", "build", "default_step_size"]

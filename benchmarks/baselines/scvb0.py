@@ -13,8 +13,7 @@ from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus
 from simplex_jax._src.models.lda import kernel as lda_kernel
-from simplex_jax._src.models.lda.counts import Counts, Given
-from simplex_jax._src.models.lda.kernel import Info, State
+from simplex_jax._src.models.lda.kernel import Counts, Given, Info, State
 from simplex_jax._src.schedules import Schedule, StepSize, polynomial_decay
 
 __all__ = ["Info", "State", "build", "default_document_step_size", "default_step_size"]

@@ -16,12 +16,11 @@ from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import device, split_tokens
 from simplex_jax._src.corpus.device import DeviceCorpus
 from simplex_jax._src.estimators import Estimator
-from simplex_jax._src.models.lda import counts as lda_counts
 from simplex_jax._src.models.lda import kernel as lda_kernel
 from simplex_jax._src.models.lda import model as lda
-from simplex_jax._src.models.lda.counts import Local
-from simplex_jax._src.models.topics import perplexity
-from simplex_jax._src.models.topics.perplexity import Completion
+from simplex_jax._src.models.lda.kernel import Local
+from simplex_jax._src.models.topics import evaluation
+from simplex_jax._src.models.topics.evaluation import Completion
 from simplex_jax._src.runtime.driver import run
 from simplex_jax._src.runtime.hooks import Event
 
@@ -129,7 +128,7 @@ def moved_by(
     def build(
         problem: Problem, local_step: Local, batch_size: int, step: Any
     ) -> tuple[Kernel, Stream]:
-        counts = lda_counts.subsampled(problem.corpus, problem.shape, local_step, batch_size)
+        counts = lda_kernel.subsampled_counts(problem.corpus, problem.shape, local_step, batch_size)
         alpha = jnp.full(problem.shape[0], problem.alpha)
         inner = kernel_of(counts.given(alpha), problem.beta, step)
         built = Kernel(bind(_init_topics, inner, alpha), bind(_update_topics, inner))
@@ -267,7 +266,7 @@ class Scores:
         """Score the topics."""
         key = jax.random.fold_in(self._key, event.step)
         state = event.state
-        log_p = perplexity.log_predictive(key, state.position, state.alpha, self._data)
+        log_p = evaluation.log_predictive(key, state.position, state.alpha, self._data)
         log_p = np.asarray(log_p, np.float64)
         done = len(self.records) + 1
         self._all = np.logaddexp(self._all, log_p)
@@ -275,14 +274,14 @@ class Scores:
             "updates": event.step,
             "documents": event.step * self._batch_size,
             "seconds": event.seconds,
-            "sample": perplexity.perplexity(log_p, self._data.counts),
-            "running": perplexity.perplexity(self._all - math.log(done), self._data.counts),
+            "sample": evaluation.perplexity(log_p, self._data.counts),
+            "running": evaluation.perplexity(self._all - math.log(done), self._data.counts),
             "average": math.nan,
         }
         if done > self._first_kept:
             self._kept = np.logaddexp(self._kept, log_p)
             mean = self._kept - math.log(done - self._first_kept)
-            record["average"] = perplexity.perplexity(mean, self._data.counts)
+            record["average"] = evaluation.perplexity(mean, self._data.counts)
         self.records.append(record)
 
 
@@ -342,7 +341,7 @@ def tuned(
 def completion_of(counts: sp.csr_array, share: float, seed: int) -> tuple[sp.csr_array, Completion]:
     """Split every document, and return its observed words and what scores its target words."""
     observed, target = split_tokens(counts, seed, share)
-    return observed, perplexity.completion(observed, target)
+    return observed, evaluation.completion(observed, target)
 
 
 def without(counts: sp.csr_array, held: Sequence[int]) -> sp.csr_array:

@@ -23,8 +23,8 @@ from lda_common import METHODS, Problem, Step
 from lda_corpora import nips
 
 from simplex_jax._src.corpus import device, embedded_corpus, split_tokens
-from simplex_jax._src.models.lda.counts import Local
-from simplex_jax._src.models.topics import perplexity
+from simplex_jax._src.models.lda.kernel import Local
+from simplex_jax._src.models.topics import evaluation
 
 SPLIT_SEED, TUNING_SPLIT_SEED = 0, 1
 SCORED = 300
@@ -35,7 +35,7 @@ def problem(counts: sp.csr_array, num_topics: int, concentration: float, seed: i
     """Split the documents and put them on the device; score some."""
     observed, target = split_tokens(counts, seed, share=0.2)
     scored = np.random.default_rng(seed).permutation(counts.shape[0])[:SCORED]
-    heldout = perplexity.completion(*(sp.csr_array(part[scored]) for part in (observed, target)))
+    heldout = evaluation.completion(*(sp.csr_array(part[scored]) for part in (observed, target)))
     shape = (num_topics, counts.shape[1])
     corpus = device.to_device(observed)
     return Problem(corpus, shape, heldout, alpha=concentration, beta=concentration)

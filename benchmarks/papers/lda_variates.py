@@ -28,8 +28,8 @@ from lda_common import Method, Problem, Step
 from simplex_jax._src import batches, corpus, gradients
 from simplex_jax._src.corpus import device, embedded_corpus
 from simplex_jax._src.estimators import Estimator
-from simplex_jax._src.models.lda import control, counts
-from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.models.lda import control
+from simplex_jax._src.models.lda.kernel import Local
 from simplex_jax._src.runtime.driver import run
 
 JUDGED = 200  # documents to score, and as many to choose steps by
@@ -140,7 +140,7 @@ def measured_noise(
     plain = device.uniform_stream(problem.corpus, batch_size)
     visits = batches.visits(plain, 1, first=REPEATS)  # which do not move the reference
     alpha = state.alpha
-    subsampled = counts.subsampled(*given).given(alpha)
+    subsampled = kernel.subsampled_counts(*given).given(alpha)
     return {
         "subsampled": noise(subsampled, plain, subsampled.init(key_init)),
         "control variate": noise(control.control_variate(*given).given(alpha), visits, reference),

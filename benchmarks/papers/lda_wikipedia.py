@@ -26,7 +26,7 @@ from lda_common import METHODS, Method, Problem, Step
 
 from simplex_jax._src import corpus
 from simplex_jax._src.corpus import device, embedded_corpus
-from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.models.lda.kernel import Local
 
 DATA = common.DATA / "wikipedia"
 COMPARED = tuple(

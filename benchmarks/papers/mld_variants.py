@@ -50,7 +50,7 @@ from simplex_jax._src.base import Batch, Kernel, PyTree, freeze, static
 from simplex_jax._src.corpus import device, embedded_corpus
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import mirror, simplex
-from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.models.lda.kernel import Local
 from simplex_jax._src.runtime import driver
 from simplex_jax._src.samplers import mamla, mld
 from simplex_jax._src.schedules import StepSize

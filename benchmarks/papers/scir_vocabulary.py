@@ -34,8 +34,8 @@ import scipy.sparse as sp
 from lda_common import Method, Problem, Step
 
 from simplex_jax._src.corpus import device
-from simplex_jax._src.models.lda.counts import Local
-from simplex_jax._src.models.topics import perplexity
+from simplex_jax._src.models.lda.kernel import Local
+from simplex_jax._src.models.topics import evaluation
 from simplex_jax._src.runtime.driver import run
 from simplex_jax._src.runtime.hooks import Event
 
@@ -231,13 +231,13 @@ def main(quick: bool, out: Path, seed: int, updates: int, seeds: int) -> None:
 
 
 def _truth(
-    log_topics: np.ndarray, heldout: perplexity.Completion, unseen: np.ndarray
+    log_topics: np.ndarray, heldout: evaluation.Completion, unseen: np.ndarray
 ) -> dict[str, float]:
     """Return the scores of the true topics."""
     log_topics = jnp.asarray(log_topics, jnp.float32)
     alpha = jnp.full(len(log_topics), ALPHA)
-    log_p = perplexity.log_predictive(jax.random.key(0), log_topics, alpha, heldout)
-    result = perplexity.perplexity(np.asarray(log_p, np.float64), heldout.counts)
+    log_p = evaluation.log_predictive(jax.random.key(0), log_topics, alpha, heldout)
+    result = evaluation.perplexity(np.asarray(log_p, np.float64), heldout.counts)
     return {
         "one sample": result,
         "perplexity": result,

@@ -10,8 +10,8 @@ from baselines import collapsed_gibbs, hybrid, online_vb, scvb0
 from simplex_jax._src import base
 from simplex_jax._src.corpus import device
 from simplex_jax._src.models.lda import model as lda
-from simplex_jax._src.models.lda.counts import Local
-from simplex_jax._src.models.topics import perplexity
+from simplex_jax._src.models.lda.kernel import Local
+from simplex_jax._src.models.topics import evaluation
 from simplex_jax._src.runtime import driver
 
 TINY = device.to_device(sp.csr_array([[3, 2, 0, 0], [2, 3, 0, 0], [0, 0, 2, 3], [0, 0, 0, 0]]))
@@ -105,7 +105,7 @@ def test_topics_are_learned(build):
         sp.csr_array(rng.multinomial(50, shares[rows] @ topics).astype(np.int32))
         for rows in (slice(300), slice(300, None), slice(300, None))
     )
-    heldout = perplexity.completion(observed, target)
+    heldout = evaluation.completion(observed, target)
     alpha = jnp.full(5, 0.2)
     options = {} if build is collapsed_gibbs.build else {"step_size": 0.2}
     kernel, stream = build(
@@ -122,14 +122,14 @@ def test_topics_are_learned(build):
         collect=lambda state, info: info.topic_tokens.sum(),
         chunk=30,
         hooks=[
-            perplexity.Evaluation(heldout, jax.random.key(3)),
+            evaluation.Evaluation(heldout, jax.random.key(3)),
             lambda event: result.append(event.metrics["perplexity"]),
         ],
     )
-    log_p = perplexity.log_predictive(
+    log_p = evaluation.log_predictive(
         jax.random.key(4), jnp.log(jnp.asarray(topics) + 1e-12), alpha, heldout
     )
-    assert result[-1] < 1.3 * perplexity.perplexity(log_p, heldout.counts)
+    assert result[-1] < 1.3 * evaluation.perplexity(log_p, heldout.counts)
 
 
 @pytest.mark.slow

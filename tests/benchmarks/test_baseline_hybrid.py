@@ -16,7 +16,7 @@ from support import statistics_checks as checks
 from support import tiny_lda
 
 from simplex_jax._src.corpus import device
-from simplex_jax._src.models.lda.counts import Local
+from simplex_jax._src.models.lda.kernel import Local
 
 WORDS = ([0, 2], [0, 1, 1])
 COPIES, RUNS = 400, 250

@@ -16,7 +16,7 @@ ROOMS = runpy.run_path(str(ROOT / ".ci" / "rooms"))
         ("simplex_jax/_src/base.py", {"tests/samplers"}),
         ("simplex_jax/_src/native/library.py", {"tests/draws", "tests/models/topics"}),
         ("simplex_jax/_src/draws/native/gamma.inl", {"tests/draws"}),
-        ("simplex_jax/_src/models/lda/commands/effects.py", {"tests/models/lda"}),
+        ("simplex_jax/_src/models/lda/commands.py", {"tests/models/lda"}),
         ("simplex_jax/_src/models/pipeline.py", {"tests/models"}),
         ("tests/support/tiny_hdp.py", {"tests/models/hdp/test_hdp_kernel.py"}),
         ("tests/support/unigrams/fitting.py", {"tests/models/test_toy_model.py"}),

@@ -3,7 +3,7 @@
 import numpyro
 import pytest
 
-from simplex_jax._src.models.topics import collapsed, engine
+from simplex_jax._src.models.topics import engine
 from simplex_jax._src.numpyro import LDAGibbs, TopicCounts, WordCounts, lda_gibbs
 from support import tiny_lda
 
@@ -40,5 +40,5 @@ def swept_with(old, new):
 
 def kept_in(monkeypatch):
     """A token's own label stays in the counts it is drawn from (engine "xla")."""
-    mutant = tiny_lda.mutated(collapsed, ".add(-labelled)", ".add(0 * labelled)")
-    monkeypatch.setitem(engine.METHODS, "collapsed", mutant.collapsed)
+    mutant = tiny_lda.mutated(engine, ".add(-labelled)", ".add(0 * labelled)")
+    monkeypatch.setitem(engine.METHODS, "collapsed", mutant.sweep_collapsed)

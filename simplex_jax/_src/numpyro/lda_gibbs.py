@@ -20,7 +20,6 @@ from simplex_jax._src.corpus import Corpus, device, from_counts
 from simplex_jax._src.corpus.device import DeviceCorpus, Documents
 from simplex_jax._src.draws.keys import like
 from simplex_jax._src.models.topics import engine as engines
-from simplex_jax._src.models.topics import local
 from simplex_jax._src.models.topics.native import calls
 from simplex_jax._src.numpyro import density, sites
 from simplex_jax._src.numpyro.lda_counts import TopicCounts, WordCounts
@@ -388,7 +387,7 @@ def _check_others(traced: Callable[[Values, jax.Array], Trace], own: Names, z: V
 
 def unlabelled(corpus: DeviceCorpus, shape: tuple[int, int]) -> Labelled:
     """Return the labels of a corpus whose tokens have no topic yet; the shape is (K, V)."""
-    labels = local.no_labels(corpus.tokens.shape[0], shape[0])
+    labels = engines.no_labels(corpus.tokens.shape[0], shape[0])
     documents = jnp.zeros((device.size(corpus), shape[0]), jnp.int32)
     return Labelled(labels, documents, jnp.zeros(shape, jnp.int32))
 
@@ -429,7 +428,7 @@ def sweep(
         one_by_one = _native if native else functools.partial(_xla, device.capacity(corpus, 1))
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(times))
         labels, counts = one_by_one(keys, log_topics, alpha[corpus.order], documents, before.labels)
-        words = local.count_words(labels, documents, before.words, before=before.labels)
+        words = engines.count_words(labels, documents, before.words, before=before.labels)
     return Labelled(labels, jnp.zeros_like(counts).at[corpus.order].set(counts), words)
 
 
@@ -483,7 +482,7 @@ def _xla(
     slice always fits, because documents are sorted by length.
     """
     tokens, *places = documents
-    likelihood = local.likelihood_of(log_topics)
+    likelihood = engines.likelihood_of(log_topics)
 
     def visit(labels: jax.Array, row: tuple) -> tuple[jax.Array, jax.Array]:
         start, length, number, alpha = row
@@ -496,7 +495,7 @@ def _xla(
             return engines.METHODS["collapsed"](keys[i], likelihood, alpha, document, own_labels)
 
         own_labels = lax.fori_loop(0, len(keys), one_sweep, own_labels)
-        counts = local.count_labels(own_labels, document, alpha.shape[0])[:, 0]
+        counts = engines.count_labels(own_labels, document, alpha.shape[0])[:, 0]
         return lax.dynamic_update_slice_in_dim(labels, own_labels, start, 0), counts.astype(
             jnp.int32
         )

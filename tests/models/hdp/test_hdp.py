@@ -18,7 +18,7 @@ from simplex_jax._src.corpus import from_counts, split_tokens
 from simplex_jax._src.evaluate import matching, to_arviz
 from simplex_jax._src.models import growth, hdp
 from simplex_jax._src.models.hdp import summary
-from simplex_jax._src.models.topics.measures import completed
+from simplex_jax._src.models.topics.evaluation import measure_completion
 from simplex_jax._src.runtime import devices, directory
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 from simplex_jax.sklearn import HierarchicalDirichletProcess
@@ -137,8 +137,8 @@ def test_documents_have_shares_of_topics_that_are_not_reported(partial):
     np.testing.assert_allclose(shares, whole.transform(documents)[:, :1], rtol=1e-6)
     assert shares[:29].min() < 0.2
     halves = split_tokens(sp.csr_array(COUNTS), 0)
-    assert completed(some, *halves, seed=0)["perplexity"] == pytest.approx(
-        completed(whole, *halves, seed=0)["perplexity"], rel=1e-5
+    assert measure_completion(some, *halves, seed=0)["perplexity"] == pytest.approx(
+        measure_completion(whole, *halves, seed=0)["perplexity"], rel=1e-5
     )
     lengths = COUNTS.sum(axis=1)
     by_documents = lengths @ whole.proportions / lengths.sum()

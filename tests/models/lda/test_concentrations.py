@@ -16,7 +16,7 @@ from support import tiny_lda
 
 from simplex_jax._src import draws
 from simplex_jax._src.corpus import device
-from simplex_jax._src.models.lda import counts as lda_counts
+from simplex_jax._src.models.lda import kernel as lda_kernel
 from simplex_jax._src.models.lda import model as lda
 from simplex_jax._src.models.topics import concentrations
 from simplex_jax._src.models.topics.concentrations import Prior
@@ -102,7 +102,7 @@ def moved(key, alpha, beta, log_phi, labels, words, means, options):
         kernel, stream = lda.build(corpus, (2, 3), batch_size=2, **means, **dict(options))
         state = kernel.init(key, jnp.ones((2, 3)))
         counts = jnp.zeros((2, 3), jnp.int32).at[labels, words].add(1)
-        memory = lda_counts.Memory(labels.astype(jnp.uint8), counts)
+        memory = lda_kernel.Memory(labels.astype(jnp.uint8), counts)
         state = state._replace(
             position=log_phi, alpha=alpha, beta=beta, sampler=state.sampler._replace(memory=memory)
         )

@@ -13,7 +13,7 @@ from test_report import Page
 
 from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.models import files, lda
-from simplex_jax._src.models.lda import explorer
+from simplex_jax._src.models.lda import report
 from simplex_jax._src.report import page
 
 ATTACKS = (
@@ -100,7 +100,7 @@ def test_data_cannot_leave_their_element(tmp_path):
 
 def test_probabilities_and_intervals_are_right_to_half_a_per_cent():
     fitted = fit()
-    held = explorer.contents(fitted)
+    held = report.explorer(fitted)
     overall = fitted.prevalence @ fitted.topics
     column = {word: i for i, word in enumerate(fitted.vocabulary)}
     seen = [column[word] for word in held["words"]]
@@ -117,19 +117,19 @@ def test_probabilities_and_intervals_are_right_to_half_a_per_cent():
 
 def test_words_of_every_stop_are_there():
     fitted = fit(5, 300)
-    held = explorer.contents(fitted)
+    held = report.explorer(fitted)
     overall = fitted.prevalence @ fitted.topics
     for k, topic in enumerate(held["topics"]):
         words = {held["words"][i] for i in topic["words"]}
-        for stop in np.linspace(0, 1, explorer.STOPS + 1):
+        for stop in np.linspace(0, 1, report.STOPS + 1):
             relevance = np.log(fitted.topics[k]) - (1 - stop) * np.log(overall)
-            leading = np.argsort(-relevance)[: explorer.WORDS]
+            leading = np.argsort(-relevance)[: report.WORDS]
             assert {fitted.vocabulary[word] for word in leading} <= words
 
 
 def test_documents_and_relatives_of_a_topic():
     fitted = fit()
-    held = explorer.contents(fitted)
+    held = report.explorer(fitted)
     for k, topic in enumerate(held["topics"]):
         name, share, text = topic["documents"][0]
         first = fitted.proportions[:, k].argmax()
@@ -144,12 +144,12 @@ def test_documents_and_relatives_of_a_topic():
 def test_one_topic_no_documents_no_intervals(tmp_path):
     unknown = np.full((1, 40), np.nan)
     nothing = {"proportions": np.zeros((0, 1), np.float32), "names": (), "examples": []}
-    held = explorer.contents(fit(1, topics_sd=unknown, **nothing))
+    held = report.explorer(fit(1, topics_sd=unknown, **nothing))
     (topic,) = held["topics"]
     assert topic["interval"] is None
     assert topic["documents"] == topic["related"] == held["documents"] == []
     rough = {f"prevalence {k}": {"rhat": 1.0, "ess": 3.0} for k in range(3)}
-    assert all(t["interval"] is None for t in explorer.contents(fit(diagnostics=rough))["topics"])
+    assert all(t["interval"] is None for t in report.explorer(fit(diagnostics=rough))["topics"])
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_a_large_run_stays_small(tmp_path):
         tmp_path / "report.html", took, "document.querySelectorAll('#explore-words li').length"
     )
     assert not console
-    assert shown == explorer.WORDS
+    assert shown == report.WORDS
     assert seconds < 10_000
 
 
@@ -221,7 +221,7 @@ def test_in_chromium(tmp_path, width, dark):
     overall = fitted.prevalence @ fitted.topics
     top = fitted.topics[order[0]]
     for side, score in (("right", top), ("left", top / overall)):
-        expected = [fitted.vocabulary[i] for i in np.argsort(-score)[: explorer.WORDS]]
+        expected = [fitted.vocabulary[i] for i in np.argsort(-score)[: report.WORDS]]
         assert json.loads(seen[side]) == expected
     assert seen["hidden"] is False
     assert seen["next"] == str(order[1])
@@ -234,7 +234,7 @@ def test_in_chromium(tmp_path, width, dark):
     assert seen["followed"] == "1"
     assert ATTACKS[1] in seen["documents"]
     assert seen["known"] == f"30.0%{ATTACKS[1]}=R"
-    assert seen["moved"] == str(explorer.contents(fitted)["topics"][1]["related"][0][0])
+    assert seen["moved"] == str(report.explorer(fitted)["topics"][1]["related"][0][0])
     assert seen["wide"]
     assert seen["dark"] == dark
     assert seen["elements"] == 2

@@ -21,7 +21,6 @@ from support.marks import slow_but
 from simplex_jax._src import base, batches, draws
 from simplex_jax._src.corpus import device
 from simplex_jax._src.models.lda import control
-from simplex_jax._src.models.lda import counts as lda_counts
 from simplex_jax._src.models.lda import kernel as lda_kernel
 from simplex_jax._src.runtime.driver import run
 from simplex_jax._src.samplers import scir
@@ -74,14 +73,14 @@ def estimate_side_by_side(estimate, *arguments):
 
 def build(method, h, alpha=ALPHA, beta=BETA, corpus=MANY, total="refreshed"):
     """Memoised SCIR of all chains; a batch is one document of each."""
-    inner = lda_counts.memoised(corpus, (2, 3 * CHAINS), lda_counts.Local(method))
-    counts = lda_counts.Counts(inner.init, base.bind(estimate_side_by_side, inner.estimate))
+    inner = lda_kernel.memoised_counts(corpus, (2, 3 * CHAINS), lda_kernel.Local(method))
+    counts = lda_kernel.Counts(inner.init, base.bind(estimate_side_by_side, inner.estimate))
     means = lda_kernel.means_of(alpha, beta, SHAPE)
     return lda_kernel.kernel(counts, means, "scir", h, total=total)
 
 
 def with_memory(state, labels, tokens):
-    memory = lda_counts.Memory(labels, count(labels, tokens))
+    memory = lda_kernel.Memory(labels, count(labels, tokens))
     return state._replace(sampler=state.sampler._replace(memory=memory))
 
 
@@ -169,7 +168,7 @@ def successive(key, log_phi, labels, words, alpha, beta, num_steps, method):
         tokens = 3 * CHAIN + words
         kernel = build(method, 0.7, alpha, beta, MANY._replace(tokens=tokens))
         key_batch, key_move, key_words = jax.random.split(jax.random.fold_in(key, i), 3)
-        inner = lda_counts.Memory(labels, count(labels, tokens))
+        inner = lda_kernel.Memory(labels, count(labels, tokens))
         sampler = scir.State(None, None, inner, None)
         state = lda_kernel.State(log_phi, jnp.int32(0), alpha, beta, sampler)
         document = jax.random.randint(key_batch, (), 0, COUNTS.shape[0])
@@ -253,7 +252,7 @@ def test_joint_distribution(method, getkey, seed):
         assert max(joint_zs(method, getkey, seed, **wrong).values()) > 4.5, wrong
 
 
-TALLY = lda_counts.Tally(jnp.zeros(2), None)
+TALLY = lda_kernel.Tally(jnp.zeros(2), None)
 LOG_PHI = np.log([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]])
 NEAR = np.log([[0.58, 0.3, 0.12], [0.12, 0.28, 0.6]])
 
@@ -291,8 +290,8 @@ def cell_checks(counts, expected):
 
 # The burn-in from no labels leaves no trace of the start on documents of three tokens.
 HOW = {
-    "blocked": lda_counts.Local("blocked", sweeps=24, burn_in=20, expected=True),
-    "collapsed": lda_counts.Local("collapsed", sweeps=12, burn_in=8),
+    "blocked": lda_kernel.Local("blocked", sweeps=24, burn_in=20, expected=True),
+    "collapsed": lda_kernel.Local("collapsed", sweeps=12, burn_in=8),
 }
 
 
@@ -301,7 +300,7 @@ HOW = {
 )
 def test_subsampled_counts_are_unbiased(method, batch_size, getkey):
     exact = expected_counts(LOG_PHI)
-    estimator = lda_counts.subsampled(CORPUS, SHAPE, HOW[method], batch_size).given(ALPHA)
+    estimator = lda_kernel.subsampled_counts(CORPUS, SHAPE, HOW[method], batch_size).given(ALPHA)
     stream = device.uniform_stream(CORPUS, batch_size)
     counts = np.asarray(estimates(jax.random.split(getkey(), 2500), estimator, stream, TALLY))
     assert not checks.family(cell_checks(counts, exact))
@@ -329,12 +328,12 @@ def test_control_variate_is_unbiased_and_quieter_near_its_reference(method, getk
     controlled = estimates(keys, estimator, base.bind(unmoved, stream), reference)
     assert not checks.family(cell_checks(controlled, expected_counts(LOG_PHI)))
     assert checks.family(cell_checks(controlled, expected_counts(NEAR))), "the check has no power"
-    plain = estimates(keys, lda_counts.subsampled(*arguments).given(ALPHA), stream, TALLY)
+    plain = estimates(keys, lda_kernel.subsampled_counts(*arguments).given(ALPHA), stream, TALLY)
     assert (np.asarray(controlled).var(axis=0) < 0.5 * np.asarray(plain).var(axis=0)).all()
 
 
 def test_control_variate_moves_its_reference(getkey):
-    counts = control.control_variate(CORPUS, SHAPE, lda_counts.Local(), batch_size=3)
+    counts = control.control_variate(CORPUS, SHAPE, lda_kernel.Local(), batch_size=3)
     estimator = counts.given(ALPHA)
     reference, moved = estimator.init(getkey()), []
     estimate = jax.jit(estimator.estimate)

@@ -11,8 +11,8 @@ from scipy import stats
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.evaluate import alignment, matching
 from simplex_jax._src.models import lda as topics
-from simplex_jax._src.models.lda import counts as lda_counts
 from simplex_jax._src.models.lda import feed as model
+from simplex_jax._src.models.lda import kernel as lda_kernel
 from simplex_jax._src.models.lda import model as lda
 from simplex_jax._src.models.lda import posterior
 from simplex_jax._src.models.topics.data import size_of
@@ -84,7 +84,7 @@ def test_what_is_read_of_labels_is_the_law_of_the_topics_given_them():
     """Dirichlet(beta + counts): its means and variances, as SciPy has them."""
     beta = np.linspace(0.1, 0.6, 6).astype(np.float32)
     counts = np.random.default_rng(0).poisson(3, (2, 6)).astype(np.int32)
-    inner = scir.State(None, None, lda_counts.Memory(jnp.zeros(1, jnp.uint8), counts), None)
+    inner = scir.State(None, None, lda_kernel.Memory(jnp.zeros(1, jnp.uint8), counts), None)
     state = lda.State(jnp.zeros((2, 6)), jnp.int32(1), jnp.ones(2), jnp.asarray(beta), inner)
     sample = posterior.read(state, jnp.asarray(counts.sum(axis=1)), chains=1, memoised=True)
     for topic in range(2):

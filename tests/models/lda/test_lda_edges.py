@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from support import tiny_lda
 
 from simplex_jax._src.corpus import device
-from simplex_jax._src.models.lda import counts as lda_counts
+from simplex_jax._src.models.lda import kernel as lda_kernel
 from simplex_jax._src.models.lda import model as lda
 from simplex_jax._src.runtime import driver
 from simplex_jax._src.runtime.driver import run
@@ -28,8 +28,8 @@ def case(sampler, counts, method):
 
 def local_step(counts, method):
     if counts == "memoised":
-        return lda_counts.Local(method)
-    return lda_counts.Local(method, sweeps=3, burn_in=1, expected=method == "blocked")
+        return lda_kernel.Local(method)
+    return lda_kernel.Local(method, sweeps=3, burn_in=1, expected=method == "blocked")
 
 
 @pytest.mark.slow
@@ -59,7 +59,9 @@ def test_every_combination_runs_compiled_once(sampler, counts, method, getkey):
 
 @pytest.mark.parametrize("method", [pytest.param("blocked", marks=pytest.mark.slow), "collapsed"])
 def test_jit_equals_eager(method, getkey):
-    estimator = lda_counts.memoised(SMALL, (2, 3), lda_counts.Local(method)).given([0.3, 0.3])
+    estimator = lda_kernel.memoised_counts(SMALL, (2, 3), lda_kernel.Local(method)).given(
+        [0.3, 0.3]
+    )
     log_topics = jax.nn.log_softmax(jax.random.normal(getkey(), (2, 3)))
     arguments = (getkey(), estimator.init(getkey()), log_topics, jnp.array([4, 0, 2]))
     jax.tree.map(
@@ -72,7 +74,7 @@ def test_jit_equals_eager(method, getkey):
 def assign(corpus, shape, method, getkey, alpha=0.1):
     """The memory after a visit of all documents, at random topics."""
     alpha = jnp.broadcast_to(alpha, shape[0])
-    estimator = lda_counts.memoised(corpus, shape, lda_counts.Local(method)).given(alpha)
+    estimator = lda_kernel.memoised_counts(corpus, shape, lda_kernel.Local(method)).given(alpha)
     log_topics = jax.nn.log_softmax(jax.random.normal(getkey(), shape))
     ids = jnp.arange(device.size(corpus))
     return jax.jit(estimator.estimate)(getkey(), estimator.init(getkey()), log_topics, ids)[1]
@@ -98,8 +100,8 @@ def test_one_topic_takes_all_words(getkey):
 def test_corpus_without_tokens_has_no_counts(getkey):
     corpus = device.to_device(sp.csr_array((3, 2), dtype=np.int32))
     assert not assign(corpus, (2, 2), "blocked", getkey).counts.any()
-    expected = lda_counts.Local("blocked", expected=True)
-    estimator = lda_counts.subsampled(corpus, (2, 2), expected, 2).given([0.1, 0.1])
+    expected = lda_kernel.Local("blocked", expected=True)
+    estimator = lda_kernel.subsampled_counts(corpus, (2, 2), expected, 2).given([0.1, 0.1])
     topics = jnp.log(jnp.full((2, 2), 0.5))
     assert not jax.jit(estimator.estimate)(
         getkey(), estimator.init(getkey()), topics, jnp.array([2, 0])
@@ -123,17 +125,17 @@ def test_double_precision(getkey):
         ({"total": "forgotten"}, "total must be one of refreshed, carried"),
         ({"total": "carried", "sampler": "smld"}, "total is that of weights, and smld moves none"),
         ({"counts": "exact"}, "counts"),
-        ({"local_step": lda_counts.Local("variational")}, "method"),
-        ({"local_step": lda_counts.Local(sweeps=0)}, "sweeps"),
-        ({"local_step": lda_counts.Local(sweeps=1.5)}, "sweeps"),
-        ({"local_step": lda_counts.Local(sweeps=2, burn_in=2), "counts": "subsampled"}, "burn_in"),
+        ({"local_step": lda_kernel.Local("variational")}, "method"),
+        ({"local_step": lda_kernel.Local(sweeps=0)}, "sweeps"),
+        ({"local_step": lda_kernel.Local(sweeps=1.5)}, "sweeps"),
+        ({"local_step": lda_kernel.Local(sweeps=2, burn_in=2), "counts": "subsampled"}, "burn_in"),
         (
-            {"local_step": lda_counts.Local(sweeps=2, burn_in=-1), "counts": "control-variate"},
+            {"local_step": lda_kernel.Local(sweeps=2, burn_in=-1), "counts": "control-variate"},
             "burn_in",
         ),
-        ({"local_step": lda_counts.Local(sweeps=2, burn_in=1)}, "burn_in"),
-        ({"local_step": lda_counts.Local("blocked", expected=True)}, "expected"),
-        ({"local_step": lda_counts.Local(expected=True), "counts": "subsampled"}, "blocked"),
+        ({"local_step": lda_kernel.Local(sweeps=2, burn_in=1)}, "burn_in"),
+        ({"local_step": lda_kernel.Local("blocked", expected=True)}, "expected"),
+        ({"local_step": lda_kernel.Local(expected=True), "counts": "subsampled"}, "blocked"),
         ({"learn_alpha": "yes"}, "learn_alpha"),
         ({"learn_alpha": "learn-asymmetric", "counts": "control-variate"}, "alpha"),
         ({"learn_beta": "learn-asymmetric", "counts": "subsampled"}, "memoised"),

@@ -20,9 +20,9 @@ from support.marks import slow_but
 from simplex_jax._src import base
 from simplex_jax._src.corpus import device
 from simplex_jax._src.models import lda
-from simplex_jax._src.models.lda import counts as lda_counts
+from simplex_jax._src.models.lda import kernel as lda_kernel
 from simplex_jax._src.models.lda import model
-from simplex_jax._src.models.topics import integrated, local
+from simplex_jax._src.models.topics import engine
 from simplex_jax._src.models.topics.native import calls, library
 from simplex_jax._src.runtime.driver import run
 
@@ -44,7 +44,7 @@ def together(monkeypatch):
     def put(name):
         inner = BOUNDS[name]
         bounds = jnp.array(inner + [3] * (calls.BLOCKS + 1 - len(inner)), jnp.int32)
-        monkeypatch.setattr(integrated, "blocks", lambda tokens, num_words: bounds)
+        monkeypatch.setattr(engine, "word_blocks", lambda tokens, num_words: bounds)
 
     return put
 
@@ -66,7 +66,7 @@ def posterior_checks(getkey, seed, *, alpha=ALPHA, beta=BETA, of=BETA, sweeps=1)
         SHAPE,
         alpha=alpha,
         beta=beta,
-        local_step=lda_counts.Local("integrated", sweeps=sweeps),
+        local_step=lda_kernel.Local("integrated", sweeps=sweeps),
         batch_size=2,
     )
     kernel = base.chains(one, CHAINS, position_axis=0)
@@ -74,7 +74,7 @@ def posterior_checks(getkey, seed, *, alpha=ALPHA, beta=BETA, of=BETA, sweeps=1)
     labels = jnp.asarray(z, jnp.uint8)
     chain = np.arange(CHAINS)[:, None]
     counts = jnp.zeros((CHAINS, *SHAPE), jnp.int32).at[chain, z, CORPUS.tokens].add(1)
-    memory = lda_counts.Memory(labels, counts)
+    memory = lda_kernel.Memory(labels, counts)
     state = state._replace(
         position=jnp.asarray(log_phi, jnp.float32),
         sampler=state.sampler._replace(memory=memory),
@@ -111,7 +111,7 @@ def test_masses_that_are_not_drawn_are_seen(compiled_anew, monkeypatch, getkey, 
     mean = types.SimpleNamespace(
         log_dirichlet=lambda key, sums: jnp.log(sums / sums.sum(axis=-1, keepdims=True))
     )
-    monkeypatch.setattr(integrated, "draws", mean)
+    monkeypatch.setattr(engine, "draws", mean)
     assert checks.family(posterior_checks(getkey, seed))
 
 
@@ -144,7 +144,7 @@ def random_sweep(key, corpus, num_topics, labels, **options):
     num_words = int(corpus.tokens.max()) + 1
     words = jnp.zeros((num_topics, num_words), jnp.int32)
     words = words.at[labels, corpus.tokens].add(1, mode="drop")
-    bounds = integrated.blocks(corpus.tokens, num_words)
+    bounds = engine.word_blocks(corpus.tokens, num_words)
     beta = jnp.full(num_words, 0.1)
     sums = calls.block_sums(words, beta, bounds)
     masses = sums / sums.sum(axis=1, keepdims=True)
@@ -153,7 +153,7 @@ def random_sweep(key, corpus, num_topics, labels, **options):
     )
     return calls.integrated(
         *(key, log_topics, jnp.full(num_topics, 0.2), beta, masses, sums, bounds),
-        *(documents, labels.astype(local.label_dtype(num_topics)), words),
+        *(documents, labels.astype(engine.label_dtype(num_topics)), words),
         **options,
     )
 
@@ -181,7 +181,7 @@ def test_labels_are_those_of_any_instruction_set_and_are_counted(num_topics):
 def test_blocks_have_about_as_many_tokens():
     rng = np.random.default_rng(0)
     tokens = jnp.asarray(rng.zipf(1.5, 20_000).clip(max=500) - 1)
-    bounds = np.asarray(integrated.blocks(tokens, 500))
+    bounds = np.asarray(engine.word_blocks(tokens, 500))
     assert bounds[0] == 0
     assert bounds[-1] == 500
     assert (np.diff(bounds) >= 0).all()

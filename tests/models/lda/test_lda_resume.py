@@ -19,7 +19,7 @@ from simplex_jax._src.models import lda as topics
 from simplex_jax._src.models.lda import feed as model
 from simplex_jax._src.models.lda import model as lda
 from simplex_jax._src.models.lda import sharding
-from simplex_jax._src.models.lda.counts import Memory
+from simplex_jax._src.models.lda.kernel import Memory
 from simplex_jax._src.runtime import gathering
 from simplex_jax._src.runtime.checkpoint import MAPPED, CheckpointError, Parts, Store
 

@@ -10,8 +10,9 @@ from support import native_sweeps
 
 from simplex_jax._src.corpus import from_counts, store
 from simplex_jax._src.models import lda
-from simplex_jax._src.models.lda import memory, model, settling
-from simplex_jax._src.models.lda.counts import Memory
+from simplex_jax._src.models.lda import memory, model
+from simplex_jax._src.models.lda import options as lda_options
+from simplex_jax._src.models.lda.kernel import Memory
 from simplex_jax._src.models.lda.options import prior
 from simplex_jax._src.models.options import as_json, from_json
 from simplex_jax._src.models.topics import engine
@@ -61,7 +62,7 @@ def test_a_run_towards_a_goal_has_two_chains_where_they_have_the_time(monkeypatc
     assert lda.resolve(COUNTS, 2, passes=9).chains == 1
     assert lda.resolve(COUNTS, 2, counts="subsampled").chains == 1
     assert lda.resolve(COUNTS, 2, chains=3).chains == 3
-    monkeypatch.setattr(settling, "_PAIR", COUNTS.sum() + 2 * COUNTS.shape[1] - 1)
+    monkeypatch.setattr(lda_options, "_PAIR", COUNTS.sum() + 2 * COUNTS.shape[1] - 1)
     assert lda.resolve(COUNTS, 2).chains == 1
 
 
@@ -186,10 +187,10 @@ def test_a_topic_may_have_more_tokens_than_int32():
 
 
 def test_a_word_of_more_tokens_than_int32_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(settling, "_MOST_COUNTED", int(COUNTS.sum(axis=0).max()))
+    monkeypatch.setattr(lda_options, "_MOST_COUNTED", int(COUNTS.sum(axis=0).max()))
     lda.resolve(COUNTS, 2)
-    monkeypatch.setattr(settling, "_MOST_COUNTED", int(COUNTS.sum(axis=0).max()) - 1)
-    monkeypatch.setattr(settling, "_ENTRIES", 7)
+    monkeypatch.setattr(lda_options, "_MOST_COUNTED", int(COUNTS.sum(axis=0).max()) - 1)
+    monkeypatch.setattr(lda_options, "_ENTRIES", 7)
     stored = store.write(tmp_path / "store", from_counts(COUNTS))
     for data in (COUNTS, stored):
         with pytest.raises(ValueError, match=r"at most .* tokens per word; 'w\d' has .* leave it"):

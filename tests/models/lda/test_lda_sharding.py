@@ -14,7 +14,7 @@ from simplex_jax._src import base; from simplex_jax import run
 from simplex_jax._src.corpus import device
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from simplex_jax._src.draws.native import LIBRARY
-from simplex_jax._src.models.lda import model as lda, counts, sharding
+from simplex_jax._src.models.lda import model as lda, kernel, sharding
 from simplex_jax._src.models.lda.seeds import Seeds
 from simplex_jax._src.samplers import expanded
 from simplex_jax._src.models.lda.kernel import Learner, _evidence
@@ -145,7 +145,7 @@ found["same start"] = bool((starts[0] == starts[1]).all())
 
 # Blocked sweeps, whose randomness goes by the place of a token and not by its document.
 same = device.on_host(sp.csr_array(np.full((40, 2), 3, np.int32)))
-options = {"batch_size": 40, "devices": jax.devices(), "local_step": counts.Local("blocked")}
+options = {"batch_size": 40, "devices": jax.devices(), "local_step": kernel.Local("blocked")}
 kernel, stream = lda.build(same, (2, 2), **options)
 state = kernel.init(jax.random.key(1), jnp.ones((2, 2)))
 state, _ = kernel.update(jax.random.key(2), state, stream(jax.random.key(3), state.step))

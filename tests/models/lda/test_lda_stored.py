@@ -10,7 +10,7 @@ from support.fits import assert_same
 from simplex_jax._src.corpus import from_counts, store
 from simplex_jax._src.models import lda, pipeline
 from simplex_jax._src.models.lda import feed as model
-from simplex_jax._src.models.lda import memory, options, settling
+from simplex_jax._src.models.lda import memory, options
 from simplex_jax._src.models.topics import data
 
 # Documents of one length, so that they are in the same order on the device and on the disk.
@@ -67,7 +67,7 @@ def test_documents_held_out_are_not_learned_from(tmp_path):
     assert len(out) == 12
     np.testing.assert_array_equal((observed + target).toarray(), counts[out].toarray())
     second = data.Selection(stored, np.arange(20, 40))
-    settings = settling.settle(
+    settings = options.resolve_options(
         second, None, lda.Options(2, **OPTIONS | {"steps": 60, "beta": 0.01})
     )
     plan = pipeline.Plan(stored, second, None, 20, settings, "")

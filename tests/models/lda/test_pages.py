@@ -14,7 +14,7 @@ from support.fits import assert_same
 from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import device, from_counts, store
 from simplex_jax._src.models import lda
-from simplex_jax._src.models.lda import memory, pages
+from simplex_jax._src.models.lda import feed, memory, options
 from simplex_jax._src.models.topics import data
 from simplex_jax._src.runtime import devices
 from simplex_jax._src.runtime.hooks import Hook
@@ -60,13 +60,13 @@ def test_the_samples_are_those_in_memory(stored, in_memory):
     assert int(fitted.state.sampler.memory.counts.sum()) == COUNTS.sum()
 
 
-def wrong_block(files, event, write=pages.Files.pulse):
+def wrong_block(files, event, write=feed.Files.pulse):
     here = files._due[event.step - 1]
     files._due[event.step - 1] = slice(0, here.stop - here.start)
     write(files, event)
 
 
-def early(*arguments, again, page=pages.with_page):
+def early(*arguments, again, page=feed.with_page):
     """Take the labels of a batch that comes twice in turn from the file, where they are not yet."""
     return page(*arguments, again=False)
 
@@ -75,9 +75,9 @@ def early(*arguments, again, page=pages.with_page):
 @pytest.mark.parametrize(
     ("place", "name", "mutant"),
     [
-        (pages.Files, "pulse", wrong_block),
-        (pages.Files, "pulse", lambda *_: None),
-        (pages, "with_page", early),
+        (feed.Files, "pulse", wrong_block),
+        (feed.Files, "pulse", lambda *_: None),
+        (feed, "with_page", early),
     ],
 )
 def test_labels_of_the_wrong_block_or_time_are_seen(
@@ -147,7 +147,7 @@ def test_the_command_says_so_and_what_memory_is_left(stored, tmp_path, monkeypat
 
 
 def test_a_disk_that_is_too_small_is_one_clear_error(stored, monkeypatch):
-    monkeypatch.setattr(pages.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9, 0, 9))
+    monkeypatch.setattr(feed.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9, 0, 9))
     with pytest.raises(ValueError, match=r"need .* on disk, and .* has 9 B: set TMPDIR"):
         lda.fit(stored, 3, **RUN)
 
@@ -159,7 +159,7 @@ def test_a_disk_that_fills_up_is_named(tmp_path, monkeypatch):
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
         with pytest.raises(OSError, match="File too large") as caught:
-            pages._written(pieces, 5000, np.dtype(np.int32))
+            feed._written(pieces, 5000, np.dtype(np.int32))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.filename == str(tmp_path)
@@ -168,7 +168,7 @@ def test_a_disk_that_fills_up_is_named(tmp_path, monkeypatch):
 def test_more_tokens_than_a_device_can_number_are_on_disk(stored, in_memory, monkeypatch):
     """Only a batch has to be numbered in 31 bits, here in seven."""
     monkeypatch.setattr(devices, "memory", lambda: 10**9)
-    for module in (device, pages):
+    for module in (device, options):
         monkeypatch.setattr(module, "MOST_TOKENS", 127)
     assert COUNTS.sum() > 127
     assert is_same(on_disk(stored), in_memory)
@@ -182,8 +182,8 @@ def test_tokens_come_to_their_places_by_regions(region, stored, monkeypatch):
     """Region by region, and a few documents at a time, as in memory at once."""
     host = data.on_host(stored)
     whole = np.asarray(device.to_device(host).tokens)
-    monkeypatch.setattr(pages, "_REGION", region)
+    monkeypatch.setattr(feed, "_REGION", region)
     monkeypatch.setattr(device, "_READ", 7)
-    files = pages.Files(host, device.pages(host.lengths, 6), 3)
+    files = feed.Files(host, device.pages(host.lengths, 6), 3)
     np.testing.assert_array_equal(files._tokens, whole)
     np.testing.assert_array_equal(device.to_device(host).tokens, whole)

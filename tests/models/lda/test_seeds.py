@@ -18,8 +18,8 @@ from test_lda import ALPHA, BETA, CHAINS, CORPUS, MANY, SHAPE, flat
 from simplex_jax._src import base, estimators
 from simplex_jax._src.corpus import device, embedded_corpus, from_counts
 from simplex_jax._src.models import lda, pipeline
-from simplex_jax._src.models.lda import commands, kernel, model, posterior, seeds, settling
-from simplex_jax._src.models.lda.counts import Local, Memory, memoised
+from simplex_jax._src.models.lda import commands, kernel, model, options, posterior, seeds
+from simplex_jax._src.models.lda.kernel import Local, Memory, memoised_counts
 from simplex_jax._src.models.lda.options import Arguments
 from simplex_jax._src.models.lda.seeds import Line, Seeds
 from simplex_jax._src.runtime.driver import run
@@ -40,7 +40,7 @@ def p_values(topics, getkey, seed):
     z, log_phi = tiny_lda.draw(POSTERIOR, np.random.default_rng(seed), CHAINS)
     wide = 3 * np.arange(CHAINS)[:, None] + WORDS
     given = Seeds(np.tile(topics, CHAINS), wide.ravel(), np.float32(WEIGHT))
-    inner = memoised(MANY, (2, 3 * CHAINS), Local("collapsed")).given(ALPHA, given)
+    inner = memoised_counts(MANY, (2, 3 * CHAINS), Local("collapsed")).given(ALPHA, given)
     estimate = base.bind(test_lda.estimate_side_by_side, inner.estimate)
     estimator = estimators.Estimator(inner.init, estimate)
     chains = scir.build(estimator, jnp.asarray(BETA, jnp.float32), 0.5, total="refreshed")
@@ -182,7 +182,9 @@ def test_what_is_refused(given, message):
 def test_the_weight_is_settled_by_the_corpus():
     settled = lda.resolve(from_counts(1000 * TEXT), 2, seed_words=["w0"])
     assert settled.seed_weight == round(0.01 * 1000 * TEXT.sum() / 2)
-    assert settling.settle(from_counts(TEXT), None, settled).seed_weight == settled.seed_weight
+    assert (
+        options.resolve_options(from_counts(TEXT), None, settled).seed_weight == settled.seed_weight
+    )
 
 
 def test_words_that_are_not_in_the_vocabulary_are_named():

@@ -20,7 +20,7 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 
 from simplex_jax._src.corpus import device
-from simplex_jax._src.models.topics import blocked, collapsed, engine, local
+from simplex_jax._src.models.topics import engine
 
 METHODS = ("blocked", "collapsed")
 SWEEPS = {
@@ -45,11 +45,11 @@ def whole(corpus):
     return device.select(corpus, jnp.arange(device.size(corpus)))
 
 
-count_labels = jax.jit(local.count_labels, static_argnums=2)
+count_labels = jax.jit(engine.count_labels, static_argnums=2)
 
 
 def as_labels(labels, num_topics=TOPICS):
-    return jnp.asarray(labels, local.label_dtype(num_topics))
+    return jnp.asarray(labels, engine.label_dtype(num_topics))
 
 
 @functools.partial(jax.jit, static_argnames="sweep")
@@ -141,13 +141,13 @@ def test_wrong_arguments_are_seen(method, wrong, getkey, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "old", "new"),
+    ("sweep", "old", "new"),
     [
-        (collapsed, ".add(-labelled)", ".add(0 * labelled)"),
-        (collapsed, "number < documents.lengths\n", "number < documents.lengths - 1\n"),
-        (collapsed, "(counts + alpha)", "(counts + alpha[::-1])"),
-        (blocked, "alpha[:, None] + counts", "alpha[:, None]"),
-        (blocked, "first + step, labels, words\n\n", "first + step + 1, labels, words\n\n"),
+        ("sweep_collapsed", ".add(-labelled)", ".add(0 * labelled)"),
+        ("sweep_collapsed", "number < documents.lengths\n", "number < documents.lengths - 1\n"),
+        ("sweep_collapsed", "(counts + alpha)", "(counts + alpha[::-1])"),
+        ("sweep_blocked", "alpha[:, None] + counts", "alpha[:, None]"),
+        ("sweep_blocked", "first + step, labels, words\n\n", "first + step + 1, labels, words\n\n"),
     ],
     ids=[
         "own token kept",
@@ -157,10 +157,9 @@ def test_wrong_arguments_are_seen(method, wrong, getkey, seed):
         "token skipped",
     ],
 )
-def test_mutants_are_seen(module, old, new, getkey, seed):
-    mutant = tiny_lda.mutated(module, old, new)
-    sweep = getattr(mutant, module.__name__.rpartition(".")[2])
-    assert checks.family(conditional_checks(sweep, getkey, seed))
+def test_mutants_are_seen(sweep, old, new, getkey, seed):
+    mutant = tiny_lda.mutated(engine, old, new)
+    assert checks.family(conditional_checks(getattr(mutant, sweep), getkey, seed))
 
 
 def many_topic_checks(sweep, num_topics, getkey, seed):
@@ -204,8 +203,8 @@ def test_topics_are_searched_rightly(num_topics, method, getkey, seed):
     ],
 )
 def test_wrong_searches_are_seen(old, new, getkey, seed):
-    mutant = tiny_lda.mutated(collapsed, old, new)
-    assert checks.family(many_topic_checks(mutant.collapsed, 150, getkey, seed))
+    mutant = tiny_lda.mutated(engine, old, new)
+    assert checks.family(many_topic_checks(mutant.sweep_collapsed, 150, getkey, seed))
 
 
 @pytest.mark.parametrize("method", ONE_BY_ONE)
@@ -271,7 +270,7 @@ def test_labels_are_begun_by_words_and_hardly_by_one_another(method, lowering, g
         jnp.arange(number, dtype=jnp.int32) * length,
         jnp.full(number, length, jnp.int32),
     )
-    none = local.no_labels(number * length, 2)
+    none = engine.no_labels(number * length, 2)
 
     def with_both(labels):
         swept = engine.sweeps(
@@ -392,7 +391,7 @@ def test_expected_counts_have_the_mean_of_the_labels_and_less_noise(getkey, seed
     @jax.jit
     @jax.vmap
     def both(key):
-        labels, expected = blocked.expected(key, *arguments, jnp.zeros((TOPICS, 3)))
+        labels, expected = engine.sweep_expected(key, *arguments, jnp.zeros((TOPICS, 3)))
         return expected, jnp.zeros((TOPICS, 3)).at[labels, corpus.tokens].add(1)
 
     expected, drawn = map(np.asarray, both(jax.random.split(getkey(), runs)))
@@ -410,8 +409,8 @@ def test_expected_counts_have_the_mean_of_the_labels_and_less_noise(getkey, seed
 
 @pytest.mark.parametrize(("num_topics", "dtype"), [(1, "uint8"), (255, "uint8"), (256, "uint16")])
 def test_label_dtype_holds_every_topic_and_none(num_topics, dtype):
-    assert local.label_dtype(num_topics) == dtype
-    labels = local.no_labels(4, num_topics)
+    assert engine.label_dtype(num_topics) == dtype
+    labels = engine.no_labels(4, num_topics)
     assert labels.dtype == dtype
     assert (labels == num_topics).all()
 
@@ -419,6 +418,6 @@ def test_label_dtype_holds_every_topic_and_none(num_topics, dtype):
 def test_likelihood_is_relative_to_the_likeliest_topic():
     nothing = -jnp.inf
     log_topics = jnp.array([[-1e4, -1.0, nothing, nothing], [-1e4 - 1, -2.0, 0.0, nothing]])
-    likelihood = local.likelihood_of(log_topics)
+    likelihood = engine.likelihood_of(log_topics)
     e = np.exp(-1)
     np.testing.assert_allclose(likelihood, [[1, 1, 0, 1], [e, e, 1, 1]], rtol=1e-3)

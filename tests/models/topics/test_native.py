@@ -15,8 +15,8 @@ from support.marks import slow_but
 from test_local import conditional_checks
 
 from simplex_jax._src.corpus.device import Documents
-from simplex_jax._src.models.lda import counts
-from simplex_jax._src.models.topics import engine, local
+from simplex_jax._src.models.lda import kernel as lda_kernel
+from simplex_jax._src.models.topics import engine
 from simplex_jax._src.models.topics.native import calls, library
 
 pytestmark = native_code.on_cpu(library.LIBRARY)
@@ -216,7 +216,7 @@ def problem(num_topics, lengths, num_words=40, seed=0):
         jnp.asarray(phi / phi.max(axis=0), jnp.float32),
         jnp.asarray(rng.gamma(2.0, size=num_topics) / 10, jnp.float32),
         Documents(jnp.asarray(tokens), jnp.asarray(starts), jnp.asarray(lengths)),
-        jnp.asarray(labels, local.label_dtype(num_topics)),
+        jnp.asarray(labels, engine.label_dtype(num_topics)),
     )
 
 
@@ -283,7 +283,7 @@ def test_rows_of_words_are_the_likelihood(num_topics, num_words, seed):
     log_topics = jnp.asarray(30 * rng.standard_normal((num_topics, num_words)), jnp.float32)
     log_topics = log_topics.at[0].set(-jnp.inf).at[:, -1].set(-jnp.inf)
     rows = np.asarray(calls.lay_out(log_topics))
-    expected = local.likelihood_of(log_topics).T
+    expected = engine.likelihood_of(log_topics).T
     np.testing.assert_allclose(rows[:, :num_topics], expected, rtol=1e-5, atol=1e-37)
     assert (rows[:, num_topics:] == 0).all()
     assert rows.shape == (num_words, -(-num_topics // 16) * 16)
@@ -305,7 +305,7 @@ def test_impossible_weights_end_no_process(kind):
 def miscounted(num_words, prefix=None):
     """Return the cells of the counts of topics and words that are wrong after two sweeps."""
     likelihood, alpha, documents, _ = problem(12, [1000] * 1000, num_words)
-    labels, counts = local.no_labels(1_000_000, 12), jnp.zeros((12, num_words), jnp.int32)
+    labels, counts = engine.no_labels(1_000_000, 12), jnp.zeros((12, num_words), jnp.int32)
     weights = calls.lay_out(jnp.log(likelihood))
     for key in jax.random.split(jax.random.key(0)):
         labels, counts, _ = calls.sweep(
@@ -414,7 +414,7 @@ def test_the_engine_can_be_chosen():
     with pytest.raises(ValueError, match="engine must be one of native, xla"):
         engine.resolve("gpu")
     with pytest.raises(ValueError, match="engine must be one of"):
-        counts.check((2, 2), counts.Local(engine="fast"))
+        lda_kernel.check_local((2, 2), lda_kernel.Local(engine="fast"))
 
 
 def test_without_a_library_xla_does_the_work(monkeypatch):

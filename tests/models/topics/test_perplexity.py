@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax._src.models.topics import measures, perplexity
+from simplex_jax._src.models.topics import evaluation
 from simplex_jax._src.runtime.hooks import Event
 
 TOPICS = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
@@ -44,8 +44,8 @@ def test_log_predictive_uses_the_documents_own_proportions():
     """Documents of very different lengths, so that the device order is not the order of rows."""
     observed = sp.csr_array([[0, 0, 40], [30, 0, 0], [0, 0, 0], [0, 0, 20]])
     target = sp.csr_array([[0, 2, 0], [1, 0, 0], [1, 0, 0], [0, 0, 3]])
-    data = perplexity.completion(observed, target)
-    log_p = perplexity.log_predictive(
+    data = evaluation.completion(observed, target)
+    log_p = evaluation.log_predictive(
         jax.random.key(0),
         jnp.log(TOPICS).astype(jnp.float32),
         jnp.asarray(ALPHA, jnp.float32),
@@ -81,30 +81,30 @@ def test_measured_perplexity_is_near_the_exact_one_where_alpha_is_small(monkeypa
     exact = np.exp(-np.log(p).mean())
 
     def completed() -> float:
-        return measures._perplexity(topics, alpha, *halves, 0) / exact - 1
+        return evaluation._perplexity(topics, alpha, *halves, 0) / exact - 1
 
     assert -0.01 < completed() < 0.05
-    monkeypatch.setattr(measures, "CHAINS", 1)
+    monkeypatch.setattr(evaluation, "CHAINS", 1)
     assert completed() > 0.1
 
 
 def test_perplexity_is_the_exponential_of_minus_the_mean():
-    value = perplexity.perplexity(jnp.log(jnp.array([0.5, 0.125])), jnp.array([1.0, 3.0]))
+    value = evaluation.perplexity(jnp.log(jnp.array([0.5, 0.125])), jnp.array([1.0, 3.0]))
     assert value == pytest.approx(2 ** ((1 + 9) / 4))
 
 
 def test_topics_that_exclude_a_word_give_a_large_number_not_nan():
-    data = perplexity.completion(sp.csr_array([[1, 0]]), sp.csr_array([[0, 1]]))
-    log_p = perplexity.log_predictive(
+    data = evaluation.completion(sp.csr_array([[1, 0]]), sp.csr_array([[0, 1]]))
+    log_p = evaluation.log_predictive(
         jax.random.key(0), jnp.array([[0.0, -2000.0]]), jnp.ones(1), data
     )
     assert float(log_p[0]) == pytest.approx(-2000)
-    assert perplexity.perplexity(log_p, data.counts) == np.inf
+    assert evaluation.perplexity(log_p, data.counts) == np.inf
 
 
 def test_average_is_of_probabilities_in_the_last_half():
-    data = perplexity.completion(sp.csr_array([[1, 0]]), sp.csr_array([[0, 1]]))
-    hook = perplexity.Evaluation(data, jax.random.key(0))
+    data = evaluation.completion(sp.csr_array([[1, 0]]), sp.csr_array([[0, 1]]))
+    hook = evaluation.Evaluation(data, jax.random.key(0))
     seen = []
     for step, p in [(1, 0.8), (3, 0.9), (6, 0.5), (10, 0.1)]:
         happened = event(step, jnp.log(jnp.array([[1 - p, p]])))
@@ -121,13 +121,13 @@ def test_average_is_of_probabilities_in_the_last_half():
 )
 def test_bad_completions(observed, target, words):
     with pytest.raises(ValueError, match=words):
-        perplexity.completion(sp.csr_array(observed), sp.csr_array(target))
+        evaluation.completion(sp.csr_array(observed), sp.csr_array(target))
 
 
 def test_average_is_over_chains_too_and_goes_on_where_it_was():
-    data = perplexity.completion(sp.csr_array([[1, 0]]), sp.csr_array([[0, 1]]))
+    data = evaluation.completion(sp.csr_array([[1, 0]]), sp.csr_array([[0, 1]]))
     whole, first, second = (
-        perplexity.Evaluation(data, jax.random.key(0), chains=2) for _ in range(3)
+        evaluation.Evaluation(data, jax.random.key(0), chains=2) for _ in range(3)
     )
     events = [
         event(step, jnp.log(jnp.array([[[1 - p, p]], [[1 - q, q]]])))
@@ -148,9 +148,9 @@ def test_average_is_over_chains_too_and_goes_on_where_it_was():
 
 
 def test_alpha_is_that_of_the_state():
-    data = perplexity.completion(sp.csr_array([[0, 0]]), sp.csr_array([[0, 1]]))
+    data = evaluation.completion(sp.csr_array([[0, 0]]), sp.csr_array([[0, 1]]))
     log_p = jnp.log(jnp.array([[0.9, 0.1], [0.2, 0.8]]))
     happened = event(1, log_p)
     happened = happened._replace(state=happened.state._replace(alpha=jnp.array([3.0, 1.0])))
-    perplexity.Evaluation(data, jax.random.key(0))(happened)
+    evaluation.Evaluation(data, jax.random.key(0))(happened)
     assert happened.metrics["perplexity"] == pytest.approx(1 / (0.75 * 0.1 + 0.25 * 0.8), rel=1e-5)

@@ -14,7 +14,7 @@ from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.models.hdp import MODEL, Fit
 from simplex_jax._src.models.hdp.report import numbers_by_chain
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.topics import engine, measures
+from simplex_jax._src.models.topics import engine, evaluation
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime import output
@@ -74,7 +74,9 @@ def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -
     mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)
     console.speaker(quiet)(counts.described(mapped))
     halves = corpora.split_tokens(mapped.corpus.counts, seed)
-    measured = measures.completed(fitted, *halves, seed=seed) | {"unknown_tokens": mapped.unknown}
+    measured = evaluation.measure_completion(fitted, *halves, seed=seed) | {
+        "unknown_tokens": mapped.unknown
+    }
     click.echo(json.dumps(output.plain(measured), indent=2))
 
 

@@ -18,7 +18,7 @@ from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.hdp import kernel, posterior, summary
 from simplex_jax._src.models.hdp.options import Options, concentration
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.topics import data, listing, perplexity, proportions
+from simplex_jax._src.models.topics import data, evaluation, proportions, report
 from simplex_jax._src.report.examples import representative
 from simplex_jax._src.runtime import directory, session
 from simplex_jax._src.runtime.sample_files import Folder
@@ -126,7 +126,9 @@ class Fit(pipeline.Fit):
 
     def lines(self) -> list[str]:
         """Return a line for each topic, the most prevalent first."""
-        return listing.listed(self.prevalence, listing.leading(self.topics, self.vocabulary))
+        return report.topic_lines(
+            self.prevalence, report.leading_words(self.topics, self.vocabulary)
+        )
 
 
 def as_data(corpus: Any) -> Corpus:
@@ -154,7 +156,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     )
     measures: dict[str, Any] = {}
     if plan.heldout is not None:
-        completion = perplexity.completion(*plan.heldout)
+        completion = evaluation.completion(*plan.heldout)
         measures["evaluation"] = posterior.held_out(completion, key_evaluate, settings)
     measures["posterior"] = posterior.gather(settings, plan.heldout is not None)
     measures["kept"] = posterior.keep(settings)

@@ -19,8 +19,8 @@ from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.models.topics.concentrations import LEAST, Prior
 from simplex_jax._src.models.topics.data import check_heldout, size_of
 from simplex_jax._src.models.topics.engine import resolve
+from simplex_jax._src.models.topics.evaluation import SWEEPS
 from simplex_jax._src.models.topics.options import TopicOptions, check_words
-from simplex_jax._src.models.topics.perplexity import SWEEPS
 from simplex_jax._src.runtime import session
 
 _PASSES = 500.0

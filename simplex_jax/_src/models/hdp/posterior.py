@@ -9,9 +9,9 @@ import numpy as np
 from simplex_jax._src.models.hdp.kernel import State
 from simplex_jax._src.models.hdp.options import Options
 from simplex_jax._src.models.heldout import measured, metrics
-from simplex_jax._src.models.topics import perplexity
+from simplex_jax._src.models.topics import evaluation
 from simplex_jax._src.models.topics.data import Size
-from simplex_jax._src.models.topics.perplexity import Completion
+from simplex_jax._src.models.topics.evaluation import Completion
 from simplex_jax._src.runtime import gathering
 from simplex_jax._src.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax._src.runtime.hooks import Event
@@ -76,13 +76,13 @@ def keep(settings: Options) -> Kept:
     )
 
 
-def held_out(data: Completion, key: jax.Array, settings: Options) -> perplexity.Evaluation:
+def held_out(data: Completion, key: jax.Array, settings: Options) -> evaluation.Evaluation:
     """Return the hook that measures the perplexity of held-out documents.
 
     Topics outside the state predict nothing: they weigh less than one token.
     """
     window = window_of(settings)
-    return perplexity.Evaluation(data, key, settings.chains, window, settings.engine, topics_of)
+    return evaluation.Evaluation(data, key, settings.chains, window, settings.engine, topics_of)
 
 
 def records(settings: Options, size: Size) -> Records:

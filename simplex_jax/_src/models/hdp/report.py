@@ -5,7 +5,7 @@ from typing import Any
 
 from simplex_jax._src.evaluate import diagnostics
 from simplex_jax._src.models.hdp.fitting import Fit
-from simplex_jax._src.models.topics.cards import overview, rows_of
+from simplex_jax._src.models.topics.report import overview, topic_rows
 from simplex_jax._src.report import display, page
 from simplex_jax._src.report.topic_map import positions
 
@@ -38,7 +38,7 @@ _CONCENTRATIONS = {
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return the context of the template, with `top_words` words per topic."""
-    rows = rows_of(fitted, top_words)
+    rows = topic_rows(fitted, top_words)
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "perplexity")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""

@@ -3,13 +3,12 @@
 from typing import Any
 
 from simplex_jax._src.models import pipeline
-from simplex_jax._src.models.lda import checks, fitting, memory, regression, tables
+from simplex_jax._src.models.lda import checks, fitting, memory, regression, report
 from simplex_jax._src.models.lda.fitting import Fit
 from simplex_jax._src.models.lda.model import build, build_streaming
-from simplex_jax._src.models.lda.options import Arguments, Options
+from simplex_jax._src.models.lda.options import Arguments, Options, resolve_options
 from simplex_jax._src.models.lda.probability import left_to_right
 from simplex_jax._src.models.lda.regression import Effects, Question
-from simplex_jax._src.models.lda.settling import settle
 from simplex_jax._src.models.options import takes
 from simplex_jax._src.models.records import Model
 from simplex_jax._src.models.topics import data, proportions
@@ -22,12 +21,12 @@ MODEL = Fit.MODEL = Model(
     as_data=data.as_data,
     digest=data.digest,
     hold_out=data.hold_out,
-    settle=settle,
+    settle=resolve_options,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=checks.warn,
     describe=data.describe,
-    files=tables.FILES,
+    files=report.FILES,
     infer=proportions.infer,
     alone=None,
 )
@@ -87,7 +86,7 @@ def resolve(corpus: Any, options: Options) -> Options:
         >>> settings.counts, settings.steps, settings.step_size
         ('memoised', 50, 5.0)
     """
-    return settle(data.as_data(corpus), None, options)
+    return resolve_options(data.as_data(corpus), None, options)
 
 
 @takes(Question)

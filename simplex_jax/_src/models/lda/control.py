@@ -10,7 +10,7 @@ from simplex_jax._src.base import bind
 from simplex_jax._src.batches import Visit
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus
-from simplex_jax._src.models.lda.counts import Counts, Given, Local, Source, batch_counts, source_of
+from simplex_jax._src.models.lda.kernel import Counts, Given, Local, Source, batch_counts, source_of
 
 
 class Reference(NamedTuple):

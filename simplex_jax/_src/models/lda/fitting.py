@@ -16,10 +16,10 @@ from simplex_jax._src.evaluate import alignment, matching
 from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.models import pipeline
-from simplex_jax._src.models.lda import feed, memory, pages, posterior, seeds, sharding
+from simplex_jax._src.models.lda import feed, memory, posterior, seeds, sharding
 from simplex_jax._src.models.lda.options import Options, prior
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.topics import listing, perplexity, proportions
+from simplex_jax._src.models.topics import evaluation, proportions, report
 from simplex_jax._src.models.topics.data import (
     in_memory,
     is_stored,
@@ -115,7 +115,9 @@ class Fit(pipeline.Fit):
 
     def lines(self) -> list[str]:
         """Return a line for each topic, the most prevalent first."""
-        return listing.listed(self.prevalence, listing.leading(self.topics, self.vocabulary))
+        return report.topic_lines(
+            self.prevalence, report.leading_words(self.topics, self.vocabulary)
+        )
 
 
 def prepare(plan: Plan, folder: Folder | None) -> Run:
@@ -130,8 +132,8 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     window = window_of(settings)
     measures: dict[str, Any] = {}
     if plan.heldout is not None:
-        measures["evaluation"] = perplexity.Evaluation(
-            perplexity.completion(*plan.heldout),
+        measures["evaluation"] = evaluation.Evaluation(
+            evaluation.completion(*plan.heldout),
             key_evaluate,
             settings.chains,
             window,
@@ -158,7 +160,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
 
 def _from_disk(run: Run, plan: Plan, places: Pages) -> Run:
     """Return a run whose tokens and labels are in files."""
-    files = pages.Files(on_host(plan.train), places, plan.settings.num_topics)
+    files = feed.Files(on_host(plan.train), places, plan.settings.num_topics)
     stream: Any = run.feed(0)
     return run._replace(
         feed=functools.partial(files.feed, stream, run.key),

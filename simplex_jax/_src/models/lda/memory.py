@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from simplex_jax._src.base import Batch, Kernel, PyTree, State
 from simplex_jax._src.corpus import Corpus, device, store
 from simplex_jax._src.corpus.device import DeviceCorpus
-from simplex_jax._src.models.lda import feed, pages, posterior, seeds, sharding
-from simplex_jax._src.models.lda.options import Options
-from simplex_jax._src.models.topics import local
+from simplex_jax._src.models.lda import feed, posterior, seeds, sharding
+from simplex_jax._src.models.lda.options import Options, on_disk
+from simplex_jax._src.models.topics import engine
 from simplex_jax._src.models.topics.data import (
     Selection,
     Training,
@@ -110,10 +110,10 @@ def check(data: Training, settings: Any) -> None:
     read_off = 2 if settings.counts == "memoised" else 1
     arrays = read_off + (read_off + 1) * PARTS
     moments = arrays * (in_one_memory * topics if own < settings.num_topics else topics)
-    labels = np.dtype(local.label_dtype(settings.num_topics)).itemsize * settings.chains
+    labels = np.dtype(engine.label_dtype(settings.num_topics)).itemsize * settings.chains
     streamed = is_stored(data) and settings.counts == "subsampled"
-    if pages.on_disk(data, settings):
-        pages.check(size.tokens, settings.num_topics)
+    if on_disk(data, settings):
+        feed.check_disk(size.tokens, settings.num_topics)
         streamed = True
     shards = processes.count() * settings.devices
     tokens = 0 if streamed else in_one_memory * (size.tokens // shards)
@@ -135,15 +135,15 @@ def _shapes(corpus: Training, settings: Any) -> tuple[list, Kernel, State, Batch
             batch = stream(key, jnp.int32(0))
         if paged is not None:
             blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), batch)
-            labels = local.no_labels(number, settings.num_topics)
-            batch = pages.with_page(blank, paged, tokens, labels, again=False)
+            labels = engine.no_labels(number, settings.num_topics)
+            batch = feed.with_page(blank, paged, tokens, labels, again=False)
         # The parts of a kernel share the arrays of the corpus.
         shared = {id(leaf): leaf for leaf in jax.tree.leaves(kernel)}
         state = feed.start(key, kernel, size.words, settings, seeded)
         return list(shared.values()), kernel, state, batch
 
     paged = None
-    if pages.on_disk(corpus, settings):
+    if on_disk(corpus, settings):
         paged = device.pages(on_host(corpus).lengths, settings.batch_size)
     on_device = paged is None and (settings.counts == "memoised" or isinstance(corpus, Corpus))
     size, number, first_batch = size_of(corpus), 0, None
@@ -221,7 +221,7 @@ def _summary(kernel: Kernel, state: State, batch: Batch, settings: Options) -> i
 def _heldout(heldout: tuple[sp.csr_array, sp.csr_array], num_topics: int) -> int:
     observed, target = heldout
     documents, words = observed.shape
-    labels = np.dtype(local.label_dtype(num_topics)).itemsize
+    labels = np.dtype(engine.label_dtype(num_topics)).itemsize
     tokens = int(observed.sum())
     # Counts of topics, their sum and the proportions; likelihoods; the target entries.
     return (

@@ -20,8 +20,17 @@ from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus, HostCorpus, Pages
 from simplex_jax._src.models.lda import control, kernel, sharding
-from simplex_jax._src.models.lda.counts import Local, Memory, streamed, subsampled
-from simplex_jax._src.models.lda.kernel import TOTALS, Info, Means, Setup, State
+from simplex_jax._src.models.lda.kernel import (
+    TOTALS,
+    Info,
+    Local,
+    Means,
+    Memory,
+    Setup,
+    State,
+    streamed_counts,
+    subsampled_counts,
+)
 from simplex_jax._src.models.lda.seeds import Seeds
 from simplex_jax._src.models.topics.concentrations import LEARN
 from simplex_jax._src.samplers.rows import sums
@@ -214,7 +223,7 @@ def build(
         stream = batches.visits(stream, -(-documents // batch_size))
         return kernel.kernel(estimate, means, sampler, step_size, total=total), stream
     learn = learn_alpha is not None
-    estimate = subsampled(on_device, shape, local_step, batch_size, learn=learn)
+    estimate = subsampled_counts(on_device, shape, local_step, batch_size, learn=learn)
     lda_kernel = kernel.kernel(estimate, means, sampler, step_size, total=total, follow=learn_alpha)
     return lda_kernel, stream
 
@@ -241,7 +250,7 @@ def build_streaming(
     if step_size is None:
         step_size = _schedule(sampler, "subsampled")
     local_step = _local(local_step, "subsampled")
-    estimate = streamed(documents, shape, local_step, learn=learn_alpha is not None)
+    estimate = streamed_counts(documents, shape, local_step, learn=learn_alpha is not None)
     means = _means(alpha, beta, shape, learn_alpha, None, seeds)
     return kernel.kernel(estimate, means, sampler, step_size, total=total, follow=learn_alpha)
 

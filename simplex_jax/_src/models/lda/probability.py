@@ -27,7 +27,7 @@ from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.corpus.corpus import checked_counts
 from simplex_jax._src.draws.categorical import choose
 from simplex_jax._src.evaluate import matching
-from simplex_jax._src.models.topics import local
+from simplex_jax._src.models.topics import engine
 
 _GROUPS = 8  # independent groups of particles, whose spread gives the error
 _ROOM = 2**23  # most numbers in memory at once: counts of particles, and tokens
@@ -211,7 +211,7 @@ def _groups(
 
     start = (
         jnp.zeros((*lanes, alpha.shape[0]), jnp.float32),
-        jnp.zeros((*lanes, room if moves else 0), local.label_dtype(alpha.shape[0])),
+        jnp.zeros((*lanes, room if moves else 0), engine.label_dtype(alpha.shape[0])),
         jnp.zeros(lanes[:2], jnp.float32),
     )
     return lax.fori_loop(0, jnp.max(lengths), token, start)[2]

@@ -24,8 +24,7 @@ from simplex_jax._src.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax._src.draws.native import LIBRARY
 from simplex_jax._src.geometry import simplex
 from simplex_jax._src.models.lda import kernel
-from simplex_jax._src.models.lda.counts import Memory, Shard
-from simplex_jax._src.models.lda.kernel import Means, Setup, State
+from simplex_jax._src.models.lda.kernel import Means, Memory, Setup, Shard, State
 from simplex_jax._src.runtime import replicas
 from simplex_jax._src.runtime.checkpoint import Parts
 from simplex_jax._src.samplers import expanded

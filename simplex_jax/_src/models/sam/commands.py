@@ -25,7 +25,7 @@ from simplex_jax._src.models.sam.data import alike, check_directions, check_weig
 from simplex_jax._src.models.sam.fitting import as_trained, infer
 from simplex_jax._src.models.sam.report import strongest
 from simplex_jax._src.models.sam.sparse import to_device
-from simplex_jax._src.models.topics import listing
+from simplex_jax._src.models.topics import report
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime import output
@@ -150,7 +150,9 @@ def _announce(plan: Plan) -> str:
 def _outcome(fitted: Fit) -> str:
     """Describe the topics, one line each, the most prevalent first, with their absent words."""
     words = strongest(fitted, 9, 3)
-    return "\n".join(listing.listed(fitted.prevalence, [" ".join(leading) for leading in words]))
+    return "\n".join(
+        report.topic_lines(fitted.prevalence, [" ".join(leading) for leading in words])
+    )
 
 
 def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:

@@ -20,7 +20,7 @@ from simplex_jax._src.models.sam import model, posterior, proportions, step, var
 from simplex_jax._src.models.sam.data import Data, alike, check_directions
 from simplex_jax._src.models.sam.options import Options, hyperparameters, learned, local_step
 from simplex_jax._src.models.sam.sparse import to_device
-from simplex_jax._src.models.topics import listing
+from simplex_jax._src.models.topics import report
 from simplex_jax._src.report.examples import representative
 from simplex_jax._src.runtime import devices, session
 from simplex_jax._src.runtime.sample_files import Folder
@@ -106,7 +106,9 @@ class Fit(pipeline.Fit):
 
     def lines(self) -> list[str]:
         """Return a line for each topic, the most prevalent first."""
-        return listing.listed(self.prevalence, listing.leading(self.topics, self.vocabulary))
+        return report.topic_lines(
+            self.prevalence, report.leading_words(self.topics, self.vocabulary)
+        )
 
 
 def prepare(plan: Plan, folder: Folder | None) -> Run:

@@ -10,8 +10,7 @@ from simplex_jax._src.evaluate.intervals import normal_interval
 from simplex_jax._src.evaluate.matching import cosine
 from simplex_jax._src.models.sam.fitting import Fit
 from simplex_jax._src.models.sam.options import learned
-from simplex_jax._src.models.topics.cards import common_rows, overview
-from simplex_jax._src.models.topics.ends import OVER_CHAINS, ends
+from simplex_jax._src.models.topics.report import OVER_CHAINS, common_rows, interval_ends, overview
 from simplex_jax._src.report import display, page
 from simplex_jax._src.report.topic_map import positions
 
@@ -78,7 +77,9 @@ def _rows(fitted: Fit, top_words: int) -> list[dict[str, Any]]:
     """Return the entries of the topics in the report, in their order."""
     chosen = signed_words(fitted.topics, top_words, max(1, top_words // 2))
     mean = fitted.length[:, None] * fitted.topics
-    reach, kinds = ends(fitted, mean, fitted.topics_sd, fitted.topics_range, normal_interval)
+    reach, kinds = interval_ends(
+        fitted, mean, fitted.topics_sd, fitted.topics_range, normal_interval
+    )
     scale = float(np.fmax(np.abs(mean), np.abs(reach).max(axis=0)).max())
     rows = common_rows(fitted)
     for k, row in enumerate(rows):

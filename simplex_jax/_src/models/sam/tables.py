@@ -12,7 +12,7 @@ from simplex_jax._src.models.sam import report
 from simplex_jax._src.models.sam.fitting import Fit
 from simplex_jax._src.models.sam.posterior import CONCENTRATIONS
 from simplex_jax._src.models.topics import tables
-from simplex_jax._src.models.topics.ends import TITLES, ends
+from simplex_jax._src.models.topics.report import TITLES, interval_ends
 from simplex_jax._src.runtime.saved import RunError
 
 _TOP_WORDS, _ABSENT_WORDS = 20, 10
@@ -37,7 +37,7 @@ def write(fitted: Fit, place: Path) -> None:
 def rows_of_words(fitted: Fit) -> Iterable[tuple[object, ...]]:
     """Yield the rows of `topics.csv`."""
     loadings = fitted.length[:, None] * fitted.topics
-    (lower, upper), kinds = ends(
+    (lower, upper), kinds = interval_ends(
         fitted, loadings, fitted.topics_sd, fitted.topics_range, normal_interval
     )
     words = report.signed_words(fitted.topics, _TOP_WORDS, _ABSENT_WORDS)

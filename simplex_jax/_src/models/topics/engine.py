@@ -1,29 +1,372 @@
-"""The local step of LDA: one operation with one law, and a lowering for each kind of machine.
+"""Topics of the tokens of documents, given topics: the local step of topic models.
 
-"native" is C++ that XLA calls on CPUs, and CUDA C++ on NVIDIA GPUs, if the library was built; "xla"
-runs everywhere. Both draw a token with the same random number, from its key, the number of its
-document and its place there. If all topics are weighed (see `native.calls.sweep`; on GPUs, up to
-192 topics), labels are the same up to rounding. Neither threads nor devices change a draw.
+A Gibbs sampler moves the labels of tokens, in one of three ways. A collapsed sweep integrates out
+the topic proportions of a document and visits its tokens one after the other, all documents side by
+side (Patterson and Teh 2013, equation 11): P(z = k) is proportional to (alpha_k + n_dk without this
+token) times the word's probability under topic k. A blocked sweep draws the proportions and then
+all tokens at once: it mixes more slowly and consists of few large operations. An integrated sweep
+integrates the topics out too.
+
+A collapsed sweep has two engines. "native" is C++ that XLA calls on CPUs, and CUDA C++ on NVIDIA
+GPUs, if the library was built; "xla" runs everywhere. Both draw a token with the same random
+number, from its key, the number of its document and its place there. If all topics are weighed (see
+`native.calls.sweep`; on GPUs, up to 192 topics), labels are the same up to rounding. Neither
+threads nor devices change a draw.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from simplex_jax._src.corpus.device import Documents
-from simplex_jax._src.models.topics import local
-from simplex_jax._src.models.topics.blocked import blocked
-from simplex_jax._src.models.topics.collapsed import collapsed
+from simplex_jax._src import draws
+from simplex_jax._src.corpus import device
+from simplex_jax._src.corpus.device import Documents, token_slots
+from simplex_jax._src.draws import uniform
+from simplex_jax._src.draws.bits import random_words
+from simplex_jax._src.draws.categorical import choose
 from simplex_jax._src.models.topics.native import calls, library
 
-METHODS: dict[str, local.Sweep] = {"blocked": blocked, "collapsed": collapsed}
+Sweep: TypeAlias = Callable[[jax.Array, jax.Array, jax.Array, Documents, jax.Array], jax.Array]
+"""`(key, likelihood, alpha, documents, labels) -> labels`.
+
+`likelihood` [K, V] holds the topics up to a factor for each word, see `likelihood_of`, and `alpha`
+[K] the concentrations of the topic proportions. Labels [T] cover all tokens of the corpus, with K
+for none yet; a sweep moves the labels of the documents.
+"""
+
+
+def label_dtype(num_topics: int) -> np.dtype:
+    """Return the smallest unsigned type that holds the topics 0..K-1, and K for none."""
+    return np.min_scalar_type(num_topics)
+
+
+def no_labels(num_tokens: int, num_topics: int) -> jax.Array:
+    """Return labels [T] without any topic assigned."""
+    return jnp.full(num_tokens, num_topics, label_dtype(num_topics))
+
+
+def likelihood_of(log_topics: jax.Array) -> jax.Array:
+    """Return topics [K, V] as probabilities relative to the likeliest topic of each word.
+
+    Assignments depend on the topics only up to a factor for each word. This factor keeps a word
+    that is improbable under all topics from underflowing in all of them. A word that is impossible
+    under all topics gets the same likelihood in each.
+    """
+    peak = jnp.max(log_topics, axis=0)
+    return jnp.where(jnp.isneginf(peak), 1, jnp.exp(log_topics - peak))
+
+
+def count_labels(labels: jax.Array, documents: Documents, num_topics: int) -> jax.Array:
+    """Count the labels of each document, float32 [K, B]; labels that are not topics are dropped."""
+    total = jnp.sum(documents.lengths)
+    step = device.chunk(labels.shape[0])
+
+    def chunk(state):
+        first, counts = state
+        place, document = token_slots(documents, first, step)
+        label = labels.at[place].get(mode="fill", fill_value=num_topics).astype(jnp.int32)
+        return first + step, counts.at[label, document].add(1, mode="drop")
+
+    start = (jnp.int32(0), jnp.zeros((num_topics, documents.lengths.shape[0]), jnp.float32))
+    return lax.while_loop(lambda state: state[0] < total, chunk, start)[1]
+
+
+def count_words(
+    labels: jax.Array, documents: Documents, words: jax.Array, before: jax.Array | None = None
+) -> jax.Array:
+    """Return topic-word counts [K, V] with the labels of documents added.
+
+    The labels `before`, if given, are subtracted.
+    """
+    total = jnp.sum(documents.lengths)
+    step = device.chunk(labels.shape[0])
+    num_topics = words.shape[0]
+
+    def chunk(loop):
+        first, words = loop
+        place, _ = token_slots(documents, first, step)
+        word = documents.tokens.at[place].get(mode="clip")
+        new = labels.at[place].get(mode="fill", fill_value=num_topics)
+        if before is not None:
+            old = before.at[place].get(mode="fill", fill_value=num_topics)
+            # Most labels stay the same: a dropped update costs no memory access.
+            moved = new != old
+            words = words.at[jnp.where(moved, old, num_topics), word].add(-1, mode="drop")
+            new = jnp.where(moved, new, num_topics)
+        return first + step, words.at[new, word].add(1, mode="drop")
+
+    return lax.while_loop(lambda loop: loop[0] < total, chunk, (jnp.int32(0), words))[1]
+
+
+# Smallest proportion relative to the largest: no token goes to a smaller one, and its product with
+# the smallest likelihood is still a float32.
+_SMALLEST = 1e-18
+# Most weights of tokens and topics computed at once: a gigabyte for each array of them.
+_MOST_WEIGHTS = 2**28
+
+
+def sweep_blocked(
+    key: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+) -> jax.Array:
+    """Draw topic proportions given labels, then all labels given proportions: a `Sweep`."""
+    return sweep_expected(key, likelihood, alpha, documents, labels, None)[0]
+
+
+def sweep_expected(
+    key: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    words: jax.Array | None,
+) -> tuple[jax.Array, Any]:
+    """Sweep as `blocked` does, and add the probabilities of the labels to `words` [K, V].
+
+    These expected counts have less noise than counts of labels (Rao-Blackwell).
+    """
+    num_topics = likelihood.shape[0]
+    key_theta, key_labels = jax.random.split(key)
+    counts = count_labels(labels, documents, num_topics)
+    log_theta = draws.loggamma(key_theta, alpha[:, None] + counts)
+    theta = jnp.maximum(jnp.exp(log_theta - jnp.max(log_theta, axis=0)), _SMALLEST)
+    total = jnp.sum(documents.lengths)
+    step = min(
+        device.chunk(documents.tokens.shape[0]), max(device.CHUNK, _MOST_WEIGHTS // num_topics)
+    )
+
+    def chunk(loop):
+        first, labels, words = loop
+        place, document = token_slots(documents, first, step)
+        active = place < documents.tokens.shape[0]
+        word = documents.tokens.at[place].get(mode="clip")
+        weights = theta[:, document] * likelihood[:, word]
+        bits, _ = random_words(key_labels, step, weights.dtype, row=first)
+        new = choose(weights, uniform.uniform(bits, weights.dtype))
+        labels = labels.at[place].set(new.astype(labels.dtype), mode="drop")
+        if words is not None:
+            shares = jnp.where(active, weights / jnp.sum(weights, axis=0), 0)
+            words = words.at[:, word].add(shares)
+        return first + step, labels, words
+
+    start = (jnp.int32(0), labels, words)
+    return lax.while_loop(lambda loop: loop[0] < total, chunk, start)[1:]
+
+
+# Topics are stored in rows of 16. A topic is drawn in two steps: first its place in the row, from
+# sums over the rows, then its row.
+ROW = 16
+# Numbers processed at once: enough to amortise the overhead of an operation, few enough for a
+# core's cache. Accelerators need more.
+_ROOM, _ROOM_ELSEWHERE = 1 << 17, 1 << 25
+_NARROWEST = 8
+# Each narrowing compiles one more loop; at least one in this number of the running lanes has a
+# token.
+_NARROWING = 4
+
+
+def rows_of(likelihood: jax.Array) -> jax.Array:
+    """Return a likelihood [K, V] as rows of words, float32 [V, K'], zero-padded to full rows."""
+    padding = -likelihood.shape[0] % ROW
+    return jnp.pad(likelihood.astype(jnp.float32).T, ((0, 0), (0, padding)))
+
+
+def sweep_collapsed(
+    key: jax.Array,
+    likelihood: jax.Array,
+    alpha: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+) -> jax.Array:
+    """Sweep over the tokens of each document in turn, with topic proportions integrated out.
+
+    A `Sweep`. A token without a label gets one from its conditional given the labels before
+    it. The random number of a token depends only on the key, on `documents.ids` and on its place in
+    its document, not on the other documents in the batch.
+    """
+    weights = rows_of(likelihood)
+    num_topics, batch_size = alpha.shape[0], documents.lengths.shape[0]
+    prior = jnp.pad(alpha.astype(jnp.float32), (0, weights.shape[1] - num_topics))
+    room = _ROOM if jax.default_backend() == "cpu" else _ROOM_ELSEWHERE
+    width = min(max(_NARROWEST, room // weights.shape[1]), _rounded(batch_size))
+    lanes = -(-batch_size // width) * width
+    # Padding lanes are empty documents and come first.
+    order = jnp.pad(
+        jnp.argsort(documents.lengths), (lanes - batch_size, 0), constant_values=batch_size
+    )
+    ids = lax.iota(jnp.int32, batch_size) if documents.ids is None else documents.ids
+    in_order = (
+        documents.starts.at[order].get(mode="clip"),
+        documents.lengths.at[order].get(mode="fill", fill_value=0),
+        ids.at[order].get(mode="clip"),
+    )
+
+    def block(i: jax.Array, labels: jax.Array) -> jax.Array:
+        cut = (lax.dynamic_slice_in_dim(x, i * width, width) for x in in_order)
+        side_by_side = Documents(documents.tokens, *cut)
+        return _block(key, weights, prior, num_topics, side_by_side, labels)
+
+    return lax.fori_loop(0, lanes // width, block, labels)
+
+
+def _rounded(batch_size: int) -> int:
+    return -(-batch_size // _NARROWEST) * _NARROWEST
+
+
+def _block(
+    key: jax.Array,
+    weights: jax.Array,
+    alpha: jax.Array,
+    num_topics: int,
+    documents: Documents,
+    labels: jax.Array,
+) -> jax.Array:
+    """Sweep over documents sorted by length, in fewer lanes after most have ended."""
+    counts = count_labels(labels, documents, alpha.shape[0]).T
+    first: jax.Array | int = 0
+    while True:
+        width = documents.lengths.shape[0]
+        narrow = _rounded(width // _NARROWING)
+        last_stage = narrow >= width
+        last = documents.lengths[-1] if last_stage else documents.lengths[width - narrow - 1]
+        labels, counts = _positions(
+            key, weights, alpha, num_topics, documents, labels, counts, first, last
+        )
+        if last_stage:
+            return labels
+        cut = (x[width - narrow :] for x in documents[1:] if x is not None)
+        documents, counts = Documents(documents.tokens, *cut), counts[width - narrow :]
+        first = last
+
+
+def _positions(
+    key: jax.Array,
+    weights: jax.Array,
+    alpha: jax.Array,
+    num_topics: int,
+    documents: Documents,
+    labels: jax.Array,
+    counts: jax.Array,
+    first: jax.Array | int,
+    last: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Draw the tokens at positions first..last-1 of all documents, one position after the other."""
+    num_tokens = documents.tokens.shape[0]
+    lane = lax.iota(jnp.int32, documents.lengths.shape[0])
+    dtype = jnp.dtype(jnp.float32)
+
+    def position(loop):
+        number, labels, counts = loop
+        inside = number < documents.lengths
+        place = jnp.where(inside, documents.starts + number, num_tokens)
+        word = documents.tokens.at[place].get(mode="clip")
+        old = labels.at[place].get(mode="fill", fill_value=num_topics).astype(jnp.int32)
+        labelled = (inside & (old < num_topics)).astype(dtype)
+        counts = counts.at[lane, jnp.minimum(old, num_topics - 1)].add(-labelled)
+        bits, _ = random_words(key, lane.shape[0], dtype, row=number, columns=documents.ids)
+        mass = (counts + alpha) * weights.at[word].get(mode="promise_in_bounds")
+        new = _draw(mass, uniform.uniform(bits, dtype))
+        counts = counts.at[lane, new].add(inside.astype(dtype))
+        labels = labels.at[place].set(new.astype(labels.dtype), mode="drop")
+        return number + 1, labels, counts
+
+    start = (jnp.int32(first), labels, counts)
+    return lax.while_loop(lambda loop: loop[0] < last, position, start)[1:]
+
+
+def _draw(mass: jax.Array, u: jax.Array) -> jax.Array:
+    """Return topics in proportion to their masses [n, K'], int32 [n], by uniforms in (0, 1)."""
+    mass = mass.reshape(mass.shape[0], -1, ROW)
+    sums = lax.optimization_barrier(mass.sum(axis=1).T)
+    before = [jnp.zeros_like(u)]
+    for row in sums:
+        before.append(before[-1] + row)
+    threshold = u * before.pop()
+    place, before_it = jnp.zeros_like(u, jnp.int32), jnp.zeros_like(u)
+    for j in range(ROW):
+        # The last place with mass that starts by the threshold: valid despite rounding.
+        at_threshold = (before[j] <= threshold) & (sums[j] > 0)
+        place = jnp.where(at_threshold, j, place)
+        before_it = jnp.where(at_threshold, before[j], before_it)
+    column = jnp.take_along_axis(mass, place[:, None, None], axis=2)[:, :, 0]
+    begun = jnp.cumsum(column, axis=1) - column <= (threshold - before_it)[:, None]
+    number = lax.broadcasted_iota(jnp.int32, column.shape, 1)
+    return ROW * jnp.max(jnp.where(begun & (column > 0), number, 0), axis=1) + place
+
+
+# For blocks without words; nothing depends on their masses.
+_TINY = 1e-30
+
+
+def integrated_works(engine: str | None = None) -> bool:
+    """Return whether native code for it is available and the engine is native."""
+    return (
+        engine in (None, "native")
+        and jax.default_backend() == "cpu"
+        and jnp.result_type(float) == jnp.float32
+        and library.works()
+    )
+
+
+def word_blocks(tokens: jax.Array, num_words: int) -> jax.Array:
+    """Return the first word of each block, and the end, int32 [blocks + 1].
+
+    Blocks have about equally many tokens, as far as whole words allow.
+    """
+    cumulative = jnp.cumsum(jnp.bincount(tokens, length=num_words))
+    shares = jnp.arange(1, calls.BLOCKS) * (tokens.shape[0] / calls.BLOCKS)
+    inner = jnp.searchsorted(cumulative, shares) + 1
+    ends = jnp.concatenate([jnp.zeros(1, inner.dtype), inner, jnp.full(1, num_words, inner.dtype)])
+    return jnp.minimum(ends, num_words).astype(jnp.int32)
+
+
+def sweep_integrated(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    beta: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    counts: jax.Array,
+    bounds: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Draw the labels of distinct documents, one token after the other, given all other labels.
+
+    Args:
+        key: Random key; draws depend on the number of a document and the place of a token in it.
+        log_topics: Topics, [K, V], for tokens without a label: with few labels, counts alone would
+            let the first ones attract all others.
+        alpha: Concentrations of topic proportions, [K].
+        beta: Concentrations of topics, [V] or [K, V].
+        documents: Documents with tokens sorted by word.
+        labels: Topic of every token of the corpus, [T]; K for none.
+        counts: Tokens of each topic and word, over all labels, int32 [K, V].
+        bounds: From `blocks`.
+
+    Returns:
+        Labels and counts after the sweep.
+    """
+    key_masses, key_labels = jax.random.split(key)
+    sums = jnp.maximum(calls.block_sums(counts, beta, bounds), _TINY)
+    masses = jnp.exp(draws.log_dirichlet(key_masses, sums))
+    return calls.integrated(
+        key_labels, log_topics, alpha, beta, masses, sums, bounds, documents, labels, counts
+    )
+
+
+METHODS: dict[str, Sweep] = {"blocked": sweep_blocked, "collapsed": sweep_collapsed}
 ENGINES = ("native", "xla")
 _BEGINNING = 1_000.0  # least sum of the concentrations when labels are initialised
 
 
-class Swept(NamedTuple):
+class SweepResult(NamedTuple):
     """Results of sweeps."""
 
     labels: jax.Array  # topic of every token of the corpus, in the shape of the input
@@ -88,7 +431,7 @@ def lay_out(
     """Return the likelihood of topics [K, V] in the form that `sweeps` reads."""
     if resolve(engine, log_topics.shape[0]) == "native" and method == "collapsed":
         return calls.lay_out(log_topics)
-    return local.likelihood_of(log_topics)
+    return likelihood_of(log_topics)
 
 
 def sweeps(
@@ -107,13 +450,13 @@ def sweeps(
     tally: bool = False,
     engine: str | None = None,
     kind: str | None = None,
-) -> Swept:
+) -> SweepResult:
     """Sweep over the tokens of distinct documents, given topics; label tokens without a label.
 
     Sweep i uses the key `fold_in(key, i)`. The logarithms of the topics, [K, V], matter only up to
     a constant for each word. To reuse topics in many calls, give `likelihood`, the result of
     `lay_out` with the same method and engine. `alpha` [K] and `labels`, [T] or [1, T], are as for
-    `local.Sweep`; labels None are initialised (see `_begin`) before the first sweep. To `words`,
+    `Sweep`; labels None are initialised (see `_begin`) before the first sweep. To `words`,
     int32 [K, V], by default zeros, `count` adds the "changes" of the labels by all sweeps, the
     "labels" after each sweep from the burn-in on, or "nothing". `tally` requests counts in
     documents. `kind` is as for `native.calls.sweep`, by default the fastest for K.
@@ -146,7 +489,7 @@ def sweeps(
             tally=tally,
             kind=kind,
         )
-        return Swept(labels, words, in_documents.T.astype(jnp.float32))
+        return SweepResult(labels, words, in_documents.T.astype(jnp.float32))
 
     shape, labels = labels.shape, labels.ravel()
     if words is None:
@@ -157,18 +500,18 @@ def sweeps(
         move = METHODS[method]
         new = move(jax.random.fold_in(key, i), likelihood, alpha, documents, labels)
         if count == "labels":
-            added = local.count_words(new, documents, words)
+            added = count_words(new, documents, words)
             words = jnp.where(i < burn_in, words, added)
         if tally:
-            counts = local.count_labels(new, documents, num_topics)
+            counts = count_labels(new, documents, num_topics)
             in_documents += jnp.where(i < burn_in, 0, counts)
         return new, words, in_documents
 
     none = jnp.zeros((num_topics, documents.lengths.shape[0] if tally else 0), jnp.float32)
     new, words, in_documents = lax.fori_loop(0, times, sweep, (labels, words, none))
     if count == "changes":
-        words = local.count_words(new, documents, words, before=labels)
-    return Swept(new.reshape(shape), words, in_documents)
+        words = count_words(new, documents, words, before=labels)
+    return SweepResult(new.reshape(shape), words, in_documents)
 
 
 def _begin(
@@ -192,7 +535,7 @@ def _begin(
         None,
         beginning,
         documents,
-        local.no_labels(documents.tokens.shape[0], alpha.shape[0]),
+        no_labels(documents.tokens.shape[0], alpha.shape[0]),
         likelihood=likelihood,
         times=1,
         method=method,

@@ -10,7 +10,7 @@ from simplex_jax._src import arguments
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.corpus.corpus import checked_counts
 from simplex_jax._src.models import estimator as common
-from simplex_jax._src.models.topics import measures, proportions
+from simplex_jax._src.models.topics import evaluation, proportions
 
 _FRACTIONS = ("error", "draw")
 
@@ -51,7 +51,7 @@ class CountEstimator(common.TopicEstimator):
             ValueError: No document has two words.
         """
         counts = self._data(X, reset=False)
-        return measures.score(*self._complete(), counts, seed=self.seed_)
+        return evaluation.score(*self._complete(), counts, seed=self.seed_)
 
     def _complete(self) -> tuple[np.ndarray, np.ndarray]:
         """Return all topics and their concentrations, those of `components_` first."""

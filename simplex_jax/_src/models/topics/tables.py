@@ -9,8 +9,8 @@ import numpy as np
 from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.models.files import example
 from simplex_jax._src.models.records import Saved
-from simplex_jax._src.models.topics.ends import TITLES, ends
 from simplex_jax._src.models.topics.fits import CountFit, TopicFit
+from simplex_jax._src.models.topics.report import TITLES, interval_ends
 from simplex_jax._src.runtime import directory, output, saved
 from simplex_jax._src.runtime.saved import RunError
 
@@ -124,7 +124,7 @@ def _rows_of_words(fitted: CountFit, top: np.ndarray) -> Iterable[tuple[object, 
     chains = fitted.topics_range
     if chains.size:
         chains = np.take_along_axis(chains, top[None], axis=2)
-    (lower, upper), kinds = ends(fitted, np.clip(mean, 0, 1), sd, chains)
+    (lower, upper), kinds = interval_ends(fitted, np.clip(mean, 0, 1), sd, chains)
     for topic, words in enumerate(top):
         for rank, word in enumerate(words):
             numbers = (f"{array[topic, rank]:.6g}" for array in (mean, lower, upper))

@@ -1,5 +1,5 @@
 "use strict";
-// The topic explorer. `models/lda/explorer.py` writes the data: probabilities are logarithms in units of
+// The topic explorer. `models/lda/report.py` writes the data: probabilities are logarithms in units of
 // 1 / data.unit, other shares are per mille, and words, topics and documents are numbers.
 // Everything is shown through textContent, never as markup.
 (() => {

@@ -1,4 +1,4 @@
-"""Held-out perplexity of topics by document completion.
+"""How well topics predict documents, and how coherent they are.
 
 Half of the tokens of every held-out document are observed: its topic proportions are inferred from
 them, with the topics fixed, and the other half is predicted. The perplexity is
@@ -9,7 +9,7 @@ sample.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,18 @@ import numpy as np
 import scipy.sparse as sp
 from jax import lax
 from jax.typing import ArrayLike
+from scipy.special import logsumexp
 
 from simplex_jax._src.base import State
-from simplex_jax._src.corpus import device
+from simplex_jax._src.corpus import device, split_tokens
 from simplex_jax._src.corpus.device import DeviceCorpus
+from simplex_jax._src.evaluate import windows
+from simplex_jax._src.evaluate.coherence import MEASURES, coherence, diversity
 from simplex_jax._src.models.heldout import HeldOut
 from simplex_jax._src.models.topics import engine as engines
-from simplex_jax._src.models.topics import local
+from simplex_jax._src.models.topics.data import predictable
+from simplex_jax._src.models.topics.fits import CountFit, TopicFit
+from simplex_jax._src.models.topics.proportions import CHAINS
 from simplex_jax._src.runtime import replicas
 from simplex_jax._src.runtime.hooks import Event
 from simplex_jax._src.runtime.windows import Window, doubling
@@ -83,7 +88,7 @@ def log_predictive(
     """
     if not 0 <= burn_in < sweeps:
         raise ValueError(f"burn_in must be from 0 to {sweeps - 1}; it is {burn_in}")
-    likelihood, peak = local.likelihood_of(log_topics), jnp.max(log_topics, axis=0)
+    likelihood, peak = engines.likelihood_of(log_topics), jnp.max(log_topics, axis=0)
     documents = device.select(
         data.observed, jnp.arange(device.size(data.observed), dtype=jnp.int32)
     )
@@ -167,3 +172,72 @@ class Evaluation(HeldOut):
             return _exp(sum(_cross_entropy(one, data.counts) for one in log_p) / len(log_p))
 
         super().__init__("perplexity", data.words.shape[0], measure, value, chains, window)
+
+
+def measure_completion(
+    fitted: CountFit, observed: sp.csr_array, target: sp.csr_array, *, seed: int
+) -> dict[str, Any]:
+    """Measure how well topics predict the target part of documents from the observed part."""
+    if observed.shape != target.shape:
+        raise ValueError(
+            f"observed (--observed) has {observed.shape[0]} documents and target (--target) "
+            f"{target.shape[0]}: give two parts of the same documents, in the same order"
+        )
+    return {
+        "perplexity": _perplexity(*fitted.complete, observed, target, seed),
+        "documents": observed.shape[0],
+        "target_tokens": int(target.sum()),
+        **measure_topics(fitted, observed + target),
+    }
+
+
+def score(topics: ArrayLike, alpha: ArrayLike, counts: sp.csr_array, *, seed: int) -> float:
+    """Return the mean log predictive probability of a word in one half of each document [D, V].
+
+    Proportions are inferred from the other half, given topics [K, V] and concentrations [K]. Raises
+    a ValueError if no document has two words.
+    """
+    halves = split_tokens(counts, seed)
+    if not predictable(*halves):
+        raise ValueError("no document has two words, one to predict from the other")
+    return -float(np.log(_perplexity(topics, alpha, *halves, seed)))
+
+
+def _perplexity(
+    topics: ArrayLike, alpha: ArrayLike, observed: sp.csr_array, target: sp.csr_array, seed: int
+) -> float:
+    data = completion(observed, target)
+    table = jnp.maximum(jnp.asarray(topics), jnp.finfo(jnp.float32).tiny)
+    log_topics, concentrations = jnp.log(table), jnp.asarray(alpha, jnp.float32)
+    log_p = [
+        np.asarray(log_predictive(key, log_topics, concentrations, data), np.float64)
+        for key in jax.random.split(jax.random.key(seed), CHAINS)
+    ]
+    return perplexity(logsumexp(log_p, axis=0) - np.log(CHAINS), data.counts)
+
+
+def measure_topics(fitted: TopicFit, documents: sp.csr_array) -> dict[str, Any]:
+    """Measure the coherence of topics in documents, and the diversity of their words."""
+    return {
+        "coherence": {
+            name: _mean(coherence(fitted.topics, documents, measure=name)) for name in MEASURES
+        },
+        "diversity": diversity(fitted.topics),
+    }
+
+
+def measure_windows(fitted: TopicFit, texts: list[list[str]]) -> dict[str, Any]:
+    """Measure the coherence of topics over sliding windows of texts."""
+    coherences = {
+        name: _mean(
+            windows.coherence_in_windows(fitted.topics, texts, fitted.vocabulary, measure=name)
+        )
+        for name in windows.MEASURES
+    }
+    return {"coherence_in_windows": coherences}
+
+
+def _mean(values: np.ndarray) -> float | None:
+    """Mean over the topics whose top words occur in the documents; None if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else None

@@ -1,7 +1,9 @@
 """The commands of LDA."""
 
+import dataclasses
+import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +14,206 @@ import scipy.sparse as sp
 from simplex_jax._src import corpus as corpora
 from simplex_jax._src.cli import console, counts, options, topics
 from simplex_jax._src.cli.commands import Commands, load
-from simplex_jax._src.cli.errors import one_line_errors
-from simplex_jax._src.corpus import stopwords
+from simplex_jax._src.cli.declared import declared_options
+from simplex_jax._src.cli.errors import one_line_errors, usage
+from simplex_jax._src.corpus import Corpus, stopwords, store
+from simplex_jax._src.corpus.files import STANDARD_INPUT
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.evaluate import matching
 from simplex_jax._src.evaluate.coherence import top_words
-from simplex_jax._src.models.lda import MODEL, Fit, memory, pages, seeds
-from simplex_jax._src.models.lda.commands import inputs
-from simplex_jax._src.models.lda.commands.effects import effects
-from simplex_jax._src.models.lda.options import prior
+from simplex_jax._src.models import files
+from simplex_jax._src.models.lda import MODEL, Fit, feed, memory, regression, seeds
+from simplex_jax._src.models.lda.options import on_disk, prior
 from simplex_jax._src.models.lda.probability import left_to_right
+from simplex_jax._src.models.lda.regression import Question, load_samples
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.topics import data, engine, listing
-from simplex_jax._src.models.topics.measures import completed, quality, windowed
+from simplex_jax._src.models.topics import data, engine, report
+from simplex_jax._src.models.topics.evaluation import (
+    measure_completion,
+    measure_topics,
+    measure_windows,
+)
 from simplex_jax._src.models.topics.proportions import shards
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory as directories
-from simplex_jax._src.runtime import output, processes
+from simplex_jax._src.runtime import output, processes, saved
+
+STREAM = click.option(
+    "--stream",
+    is_flag=True,
+    help="Read batches of INPUT, made by `store`, from the disk: for corpora larger than memory.",
+)
+
+
+def check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
+    """Raise a UsageError if a reading option would have no effect; see `Commands`."""
+    others = [flag for name, flag in typed.items() if name != "stream"]
+    if reading["stream"] and others:
+        raise click.UsageError(f"{others[0]} does not go with --stream, which takes INPUT as it is")
+
+
+def read(input: Path | None, reading: dict[str, Any]) -> Corpus | Stored:
+    """Return the corpus of an input, in memory or left on disk; see `Commands`."""
+    if input is None:
+        return corpora.embedded_corpus()
+    # Several processes each read their part of a stored corpus.
+    stored = reading["stream"] or (processes.joined() and store.is_stored(input))
+    corpus = store.open(input) if stored else counts.read(input, reading)
+    directories.check_words(corpus.vocabulary)
+    return corpus
+
+
+def resolve_reading(input: str | None, reading: dict[str, Any]) -> dict[str, Any]:
+    """Return the reading options, with those that depend on the input; see `Commands`."""
+    return reading if reading["stream"] else counts.resolved(input, reading)
+
+
+_BY = click.option(
+    "--by",
+    required=True,
+    multiple=True,
+    metavar="COLUMN",
+    help="Column to regress on; repeat it to regress on several together.",
+)
+
+
+@click.command()
+@click.argument("input", required=False, type=options.PATH)
+@options.model_option
+@_BY
+@click.option(
+    "--metadata",
+    type=options.PATH,
+    help="File with the columns, a record for each document by its name: CSV, TSV or JSON lines.  "
+    "[default: INPUT itself]",
+)
+@click.option("--id-column", help="Its column of names.  [default: recognised, such as id or name]")
+@options.together(*declared_options(Question))
+@click.option("--out", type=options.PATH, default=Path("effects.csv"), show_default=True)
+@click.option("--plot", type=options.PATH, help="Picture, .svg, .png or .pdf.  [default: OUT.svg]")
+@click.option(
+    "--report", type=options.PATH, help="Also write a report of the run that shows the mean shares."
+)
+@click.option("--overwrite", is_flag=True, help="Replace the files.")
+@options.common_options
+@one_line_errors
+def effects(
+    input: Path | None,
+    model: Path,
+    by: tuple[str, ...],
+    metadata: Path | None,
+    id_column: str | None,
+    out: Path,
+    plot: Path | None,
+    report: Path | None,
+    overwrite: bool,
+    quiet: bool,
+    **question_options: Any,
+) -> None:
+    """Regress the topic shares of the documents of a run on covariates.
+
+    Groups, such as a party, get a mean share each and differences from the first group. Numbers and
+    dates get a line, a curve (--smooth) or groups (--every 10: decades). Each share is regressed on
+    all columns together, over the draws of the topics that the run kept (--keep-samples) and draws
+    of the shares given these. OUT has topic, term, kind, mean, sd and the interval.
+
+    Columns come from the documents' own file, CSV, TSV, JSON lines or AnnData, or from --metadata;
+    the embedded corpus has a column year. Give INPUT only if the documents of the run have moved.
+    """
+    say, picture = console.speaker(quiet), plot or out.with_suffix(".svg")
+    written = (out, picture, *([report] if report else []))
+    for path in written:
+        options.target(path, path, "", overwrite)
+    if picture.suffix not in _PICTURES:
+        raise click.UsageError(f"--plot {picture}: give a name in {', '.join(_PICTURES)}")
+    if len({path.absolute() for path in written}) < len(written):
+        raise click.UsageError(
+            f"{', '.join(map(str, written))}: give --out, --plot and --report different names"
+        )
+    if id_column is not None and metadata is None:
+        raise click.UsageError("--id-column requires --metadata")
+    with usage():
+        question = Question(by=by, samples=model / directories.SAMPLES, **question_options)
+    fitted, reading = load(MODEL, model)
+    if not reading:
+        raise ValueError(
+            f"{model}: this fit was saved in Python and does not say how to read its documents: "
+            "call lda.effects there"
+        )
+    load_samples(fitted, question.samples)
+    place, documents = _documents(model, input, reading)
+    for path in written:
+        if place is not None and path.exists() and path.samefile(place):
+            raise FileExistsError(
+                f"{path} has the documents of the run: choose another name to write to"
+            )
+    columns = _columns(place, documents.names, by, metadata, id_column, reading)
+    progress = console.Stages(quiet)
+    estimates = regression.effects(fitted, documents, columns, question, progress=progress)
+    for warning in estimates.warnings:
+        say(f"warning: {warning}")
+    rows = (
+        (f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
+        for row in estimates.rows()
+    )
+    # Drawn before the table is written, so that a failure leaves no partial output.
+    image = io.BytesIO()
+    estimates.plot().savefig(image, format=picture.suffix[1:])
+    output.write_csv(
+        out, ["topic", "term", "kind", "mean", "sd", "lower", "upper"], map(tuple, rows)
+    )
+    with output.replacing(picture) as file:
+        file.write(image.getvalue())
+    if report is not None:
+        files.report(MODEL, dataclasses.replace(fitted, effects=list(estimates.rows())), report)
+    draws = counted(estimates.draws, "draw")
+    say(f"{counted(estimates.documents, 'document')}, {draws} of their shares")
+    tell = console.speaker(quiet, results=True)
+    tell(f"written to {out} and {picture}" + (f", and {report}" if report else ""))
+
+
+_PICTURES = (".svg", ".png", ".pdf")
+
+
+def _documents(
+    model: Path, input: Path | None, reading: dict[str, Any]
+) -> tuple[Path | None, Corpus]:
+    """Return the path of the documents of a run (None if embedded) and the documents."""
+    config = saved.load_config(model, MODEL.name)
+    if not set(counts.FILE_OPTIONS) <= reading.keys():
+        raise saved.RunError(
+            f"{model / files.CONFIG}: does not say how the documents were read; fit again"
+        )
+    path = input or (config["source"]["input"] and Path(config["source"]["input"]))
+    if path == STANDARD_INPUT:
+        raise ValueError("the run read standard input: give a file of its documents as INPUT")
+    corpus = read(path, reading)
+    if data.digest(corpus) != config["corpus"].get("digest"):
+        raise ValueError(
+            f"{path}: these are not the data of the run in {model} (different digests): put them "
+            "back, or name them as INPUT if they have moved"
+        )
+    return path, data.in_memory(corpus)
+
+
+def _columns(
+    place: Path | None,
+    names: Sequence[str],
+    by: tuple[str, ...],
+    metadata: Path | None,
+    id_column: str | None,
+    reading: dict[str, Any],
+) -> Mapping[str, Sequence[Any]]:
+    """Return columns in the order of the documents."""
+    if metadata is not None:
+        return corpora.read_columns(metadata, by, names, id_column=id_column).columns
+    if place is None:
+        return {"year": corpora.embedded_years()}
+    if reading["stream"]:
+        raise ValueError(f"{place} is a stored corpus, which has no columns: give --metadata")
+    # In the documents' own file, records are in document order whatever their names.
+    return counts.read_columns(place, by, reading).columns
 
 
 def _announce(plan: Plan) -> str:
@@ -50,8 +234,8 @@ def _announce(plan: Plan) -> str:
         names = seeds.names(settings.seed_words, settings.num_topics, words)
         named = ", ".join(f"{k} {name}" for k, name in enumerate(names) if name)
         lines.append(f"{settings.seed_weight:g} pseudo-counts for each seed word of topics {named}")
-    if pages.on_disk(plan.train, settings):
-        lines.append(pages.described(data.size_of(plan.train).tokens, settings.num_topics))
+    if on_disk(plan.train, settings):
+        lines.append(feed.describe_disk(data.size_of(plan.train).tokens, settings.num_topics))
     if least := stopwords.suggest(data.in_memory(plan.data), 10):
         shown = ", ".join(f"{entry.word} ({100 * entry.share:.0f}%)" for entry in least)
         lines.append(f"least informative words: {shown}; leave them out with --drop-words FILE")
@@ -77,7 +261,7 @@ def _outcome(fitted: Fit) -> str:
         (f"[{name}] " if name else "") + " ".join(fitted.vocabulary[word] for word in leading)
         for name, leading in zip(names, words, strict=True)
     ]
-    lines = listing.listed(fitted.prevalence, described)
+    lines = report.topic_lines(fitted.prevalence, described)
     if not len(fitted.proportions):
         lines.append("topic shares of documents: simplex-jax lda transform --model RUN INPUT")
     return "\n".join(lines)
@@ -163,7 +347,9 @@ def evaluate(
         raise click.UsageError("--windows requires INPUT")
     say = console.speaker(quiet)
     fitted, earlier = load(MODEL, model)
-    more = windowed(fitted, counts.words(earlier, input, reading)) if windows and input else {}
+    more = (
+        measure_windows(fitted, counts.words(earlier, input, reading)) if windows and input else {}
+    )
     if input is not None:
         mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)
         say(counts.described(mapped))
@@ -187,7 +373,9 @@ def evaluate(
         _check_order(one.names, other.names)
         parts = one.counts, other.counts
         more = {"unknown_tokens": sides[0].unknown, "unknown_target_tokens": sides[1].unknown}
-    click.echo(json.dumps(output.plain(completed(fitted, *parts, seed=seed) | more), indent=2))
+    click.echo(
+        json.dumps(output.plain(measure_completion(fitted, *parts, seed=seed) | more), indent=2)
+    )
 
 
 def _check_order(observed: Sequence[str], target: Sequence[str]) -> None:
@@ -212,7 +400,7 @@ def _probability(fitted: Fit, documents: sp.csr_array, seed: int, **cost: int) -
         "perplexity_error": error,
         "documents": documents.shape[0],
         "tokens": int(lengths.sum()),
-        **quality(fitted, documents),
+        **measure_topics(fitted, documents),
     }
 
 
@@ -267,11 +455,11 @@ COMMANDS = Commands(
     model=MODEL,
     help="Find topics in INPUT and write them, with their uncertainty, to a directory.\n\n"
     + topics.INPUT,
-    reading={"stream": inputs.STREAM, **counts.READING},
+    reading={"stream": STREAM, **counts.READING},
     file_reading=counts.FILE_OPTIONS,
-    check_reading=inputs.check_reading,
-    read=inputs.read,
-    resolve_reading=inputs.resolve,
+    check_reading=check_reading,
+    read=read,
+    resolve_reading=resolve_reading,
     other=topics.other,
     shown=("perplexity", "tokens_per_second"),
     goal=("target_ess", "time_limit"),

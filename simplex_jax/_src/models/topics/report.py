@@ -1,20 +1,88 @@
-"""Per-topic context for the report templates: words and shares with intervals, and diagnostics."""
+"""Topics for people: intervals, lines of text, and the variables of the report's templates."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import special
 
 from simplex_jax._src.evaluate import coherence as coherences
-from simplex_jax._src.models.topics.ends import INTERVAL, OVER_CHAINS, ends
+from simplex_jax._src.evaluate import diagnostics
+from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.models.topics.fits import CountFit, TopicFit
 from simplex_jax._src.report import charts, page
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.report.page import bars, measured
 
+KINDS = NONE, INTERVAL, OVER_CHAINS = range(3)
+"""What the ends may be."""
 
-def rows_of(
+TITLES = ("none", "95%", "range over chains")
+"""How files name them."""
+
+
+def interval_kinds(fitted: TopicFit, over_chains: np.ndarray) -> np.ndarray:
+    """Return what the ends of each topic are, one of `KINDS`, [K].
+
+    There is no interval where `diagnostics.rough` says so. A topic that all of several chains have
+    then has the range `over_chains` [2, K, ...], unless that is of size 0.
+    """
+    rough = diagnostics.rough(fitted.diagnostics, fitted.shared)
+    several = len(fitted.shared) > 1 and bool(over_chains.size)
+    ranged = rough & np.asarray(fitted.shared, bool).all(axis=0) & several
+    return np.select([ranged, rough], [OVER_CHAINS, NONE], INTERVAL)
+
+
+def interval_ends(
+    fitted: TopicFit,
+    mean: np.ndarray,
+    sd: np.ndarray,
+    over_chains: np.ndarray,
+    interval: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] = beta_interval,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return lower and upper ends, [2, K, ...], and what they are, by `kinds_of`, [K].
+
+    They are those of the 95% interval, of the range over the chains, or NaN.
+
+    Args:
+        fitted: The topics.
+        mean: Posterior means of numbers of each topic, [K, ...].
+        sd: Their standard deviations; NaN if unknown.
+        over_chains: Smallest and largest mean over the chains, [2, K, ...]; of size 0 for none.
+        interval: Law of the interval, from mean and deviation.
+    """
+    kinds = interval_kinds(fitted, over_chains)
+    rows = (slice(None), *[None] * (mean.ndim - 1))
+    known = (kinds == INTERVAL)[rows] & ~np.isnan(sd)
+    result = np.where(known, np.stack(interval(mean, np.where(known, sd, np.nan))), np.nan)
+    if (kinds == OVER_CHAINS).any():
+        result = np.where((kinds == OVER_CHAINS)[rows], over_chains, result)
+    return result, kinds
+
+
+MOST_LISTED = 100
+"""Topics that a command lists; more would push important lines off the screen."""
+
+
+def topic_lines(prevalence: np.ndarray, described: list[str], most: int = MOST_LISTED) -> list[str]:
+    """Return one line per topic, most prevalent first, and a line that counts omitted ones."""
+    order = np.argsort(-prevalence, kind="stable")
+    lines = [f"{k:4d} {100 * prevalence[k]:5.1f}%  {described[k]}" for k in order[:most]]
+    if omitted := len(order) - len(lines):
+        share = prevalence[order[most:]].sum()
+        lines.append(
+            f"and {counted(omitted, 'topic')} of {100 * share:.1f}% in all, see topics.csv"
+        )
+    return lines
+
+
+def leading_words(mean: np.ndarray, vocabulary: tuple[str, ...], most: int = 10) -> list[str]:
+    """Return the words of each topic with the largest probabilities or loadings, as one text."""
+    order = np.argsort(-mean, axis=1, kind="stable")[:, :most]
+    return [" ".join(vocabulary[word] for word in row) for row in order]
+
+
+def topic_rows(
     fitted: CountFit, top_words: int, names: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """Return the template variables of each topic, in topic order, with names if given."""
@@ -24,11 +92,11 @@ def rows_of(
     )
     if chains.size:
         chains = np.take_along_axis(chains, order[None], axis=2)
-    (lower, upper), kinds = ends(fitted, np.clip(shown, 0, 1), sd, chains)
+    (lower, upper), kinds = interval_ends(fitted, np.clip(shown, 0, 1), sd, chains)
     scale = float(np.fmax(shown, upper).max())
     show_alpha = np.ptp(fitted.alpha) > 0 and np.any(fitted.alpha_sd > 0)
     alpha_sd = np.where(kinds == INTERVAL, fitted.alpha_sd, np.nan)
-    learned = interval(fitted.alpha, alpha_sd) if show_alpha else {}
+    learned = gamma_interval(fitted.alpha, alpha_sd) if show_alpha else {}
     rows = common_rows(fitted)
     for k, row in enumerate(rows):
         words = [
@@ -51,7 +119,7 @@ def rows_of(
 def common_rows(fitted: TopicFit) -> list[dict[str, Any]]:
     """Return the template variables of each topic of any kind, without its words."""
     prevalence = fitted.prevalence
-    (lower, upper), kinds = ends(
+    (lower, upper), kinds = interval_ends(
         fitted, np.clip(prevalence, 0, 1), fitted.prevalence_sd, fitted.prevalence_range
     )
     scale = float(np.fmax(prevalence, upper).max()) or 1.0
@@ -85,7 +153,7 @@ def overview(
     }
 
 
-def interval(mean: np.ndarray, sd: np.ndarray) -> dict[str, np.ndarray]:
+def gamma_interval(mean: np.ndarray, sd: np.ndarray) -> dict[str, np.ndarray]:
     """Return means and the central 95% of the gamma laws with these moments; NaN if unknown."""
     learned = sd > 0
     shape = np.where(learned, mean / np.where(learned, sd, 1), 1) ** 2
