@@ -42,7 +42,7 @@ def run(texts, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "run"
     result = invoke(texts, *CUT, *TINY, "--out", out)
     assert result.exit_code == 0, result.stderr
-    assert "1 without a direction put aside" in result.stderr
+    assert "1 without a direction left out" in result.stderr
     assert "kinetic" in result.stderr
     return out
 
@@ -56,7 +56,7 @@ def test_a_run_writes_everything(run):
     config = json.loads((run / "config.json").read_text())
     assert config["command"] == "sam"
     assert config["settings"]["kappa1"] == "learn"
-    assert (config["corpus"]["documents"], config["corpus"]["aside"]) == (49, 1)
+    assert (config["corpus"]["documents"], config["corpus"]["excluded"]) == (49, 1)
     assert {path.name for path in run.iterdir()} == {
         *files.names_of(sam.MODEL),
         "checkpoint",
@@ -87,7 +87,7 @@ def test_a_run_writes_everything(run):
     assert shares["proportions"].shape == (49, 3)
     np.testing.assert_allclose(shares["proportions"][-1], 1 / 3, rtol=1e-6)
     summary = json.loads((run / "summary.json").read_text())
-    assert summary["aside"] == ["49"]
+    assert summary["excluded"] == ["49"]
     assert "1 document (49;" in " ".join(summary["warnings"])
     assert len(summary["documents"]) == 3
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])

@@ -3,16 +3,19 @@
 import dataclasses
 import json
 
+import jax
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from support.cut_runs import Cut
 from support.fits import assert_same
 
-from simplex_jax._src.corpus import from_counts, store
+from simplex_jax._src.corpus import from_counts, split_tokens, store
 from simplex_jax._src.corpus.embedded import embedded_corpus
-from simplex_jax._src.models import lda, pipeline
+from simplex_jax._src.models import dpm, hdp, lda, pipeline, sam
 from simplex_jax._src.models.lda.options import Arguments
+from simplex_jax._src.models.sam import density, sparse
+from simplex_jax._src.models.topics import evaluation
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 from simplex_jax._src.runtime.saved import RunError
 
@@ -222,3 +225,30 @@ def test_warnings_are_those_of_the_model_and_of_the_run(fitted):
     assert "The run was interrupted before its end." not in cut.warnings
     few = dataclasses.replace(fitted, num_samples=3)
     assert any("3 posterior samples only" in sentence for sentence in lda.MODEL.warn(few))
+
+
+def test_scores_are_what_evaluate_measures():
+    halves = split_tokens(CORPUS.counts, 7)
+    for fitted in (
+        lda.fit(CORPUS, 2, steps=10, seed=1, chains=1),
+        hdp.fit(CORPUS, passes=10, keep_samples=4, seed=1),
+    ):
+        perplexity = evaluation.measure_completion(fitted, *halves, seed=7)["perplexity"]
+        assert fitted.score(CORPUS, seed=7) == pytest.approx(-np.log(perplexity), rel=1e-6)
+        assert fitted.score(CORPUS, seed=7) != fitted.score(CORPUS, seed=8)
+        assert fitted.num_topics == len(fitted.topics)
+        with pytest.raises(ValueError, match="no document has two words"):
+            fitted.score(from_counts(np.eye(4), WORDS))
+    vectors = COUNTS / np.linalg.norm(COUNTS, axis=1, keepdims=True)
+    spherical = sam.fit(vectors, 2, steps=6, seed=1)
+    law = spherical.topics, spherical.alpha, spherical.kappa1
+    near, far = (spherical.score(table) for table in (vectors, vectors[:, [0, 2, 1, 3]]))
+    exact = density.importance(
+        jax.random.key(3), law[0], sparse.to_device(sp.csr_array(vectors)), *law[1:], 20_000
+    ).log_p.mean()
+    assert near == pytest.approx(exact, abs=0.02)
+    assert near > far
+    assert spherical.num_topics == 2
+    mixture = dpm.fit(CORPUS, steps=20, seed=1)
+    other = from_counts(COUNTS[:, [0, 2, 1, 3]], WORDS)
+    assert mixture.score(CORPUS) == mixture.score(CORPUS, seed=5) > mixture.score(other)

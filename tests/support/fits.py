@@ -14,6 +14,8 @@ def numbers(fitted: Any, *without: str) -> dict[str, Any]:
     """Return all that a fit holds except the clock, the settings and the named attributes."""
     metrics = [{k: v for k, v in record.items() if k not in _CLOCK} for record in fitted.metrics]
     held = {**vars(fitted), "metrics": metrics}
+    if "predictive" in held:
+        held["predictive"] = fitted.predictive.arrays()
     return {name: value for name, value in held.items() if name not in ("settings", *without)}
 
 

@@ -1,5 +1,6 @@
 """Parts of commands shared by models that assign topics to tokens."""
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ from simplex_jax._src.cli.commands import Other, Transform
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.topics import data
-from simplex_jax._src.models.topics.proportions import shards
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory
 
@@ -37,37 +37,44 @@ def other(fitted: Any, path: Path, reading: dict[str, Any], model_reading: dict[
 
 
 def write_shares(
-    fitted: Any, other: Other, out: Path, seed: int, every: bool, progress: Progress
+    fitted: Any,
+    other: Other,
+    out: Path,
+    seed: int,
+    every: bool,
+    progress: Progress,
+    *,
+    rest: bool = False,
 ) -> list[Path]:
-    """Write the topic shares of other documents; see `Transform`."""
-    most, number = fitted.settings.share_error, len(fitted.topics)
-    topics, alpha = fitted.complete
-    inferred = shards(topics, alpha, other.data, seed=seed, share_error=most, reported=number)
+    """Write the topic shares of other documents; see `Transform` and `write_proportions`."""
+    number = len(fitted.topics)
 
     def parts() -> Iterator[directory.Part]:
-        for part in inferred:
+        for part in fitted.shards(other.data.counts, seed=seed):
             yield part.proportions, part.error
             done = part.first + len(part.error)
             progress("shares of documents", done, len(other.names))
 
-    rest = len(topics) > number
     directory.write_proportions(out, other.names, number, parts(), rest=rest)
     return [out]
 
 
-def transform(model: str, *, rest: str = "") -> Transform:
-    """Return the command `transform` of a model; `rest` says what else its files have."""
+def transform(model: str, *, error: str, rest: bool = False) -> Transform:
+    """Return the command `transform` of a model whose files have an `error`, in words.
+
+    With `rest` they have the share of topics that are not reported, too.
+    """
+    more = ", and `other`, the share of topics that are not reported" if rest else ""
     return Transform(
         help=f"""Write the topic shares of the documents of INPUT, given the topics of a run.
 
         INPUT is in any format that `simplex-jax {model}` reads. Words are matched to those of
         the model; tokens of other words are left out. Like the doc_topics.npz of a run, the file
-        has the arrays `proportions` [D, K], `documents` (their names) and `error` (estimated
-        Monte-Carlo error of each document's most uncertain share, at most the --share-error of the
-        run unless it mixes slowly){rest}. The shares of a document depend only on its words and
+        has the arrays `proportions` [D, K], `documents` (their names) and `error` ({error}){more}.
+        The shares of a document depend only on its words and
         the seed. With --out NAME.csv it is a table with one document a line. Memory use is bounded
         by the size of the corpus.
         """,
         ending="doc_topics.npz",
-        write=write_shares,
+        write=functools.partial(write_shares, rest=rest),
     )

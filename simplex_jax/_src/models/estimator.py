@@ -225,8 +225,13 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
     """
 
     @property
-    def _n_features_out(self) -> int:
+    def num_topics_(self) -> int:
+        """Number of topics, the rows of `components_`."""
         return len(self.components_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.num_topics_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -159,6 +159,26 @@ class Fit(Results, Fitted):
         """
         return self.MODEL.infer(self, data, seed=arguments.seed(seed))
 
+    def score(self, data: Any, *, seed: int = 0) -> float:
+        """Return how well the fit predicts other documents or rows; larger is better.
+
+        This is what the command `evaluate` measures, as a mean of log densities: for `lda` and
+        `hdp`, the log predictive probability of a token of one half of each document, given the
+        other half and the mean topics (`lda`), or averaged over the kept samples (`hdp`): its
+        perplexity is exp(-score). For `sam`, the log density of a document on the sphere given the
+        mean topics, in mean over the documents with a direction. For `dpm`, that of a row, averaged
+        over the kept samples and including new clusters, without factors that the family omits.
+
+        Args:
+            data: Documents or rows, not those of `fit`, as for `transform`.
+            seed: Seed of the random numbers, from 0 to 2^32 - 1; `dpm` uses none.
+
+        Raises:
+            ValueError: There is nothing to predict: for `lda` and `hdp`, no document has two words;
+                for `sam`, no document has a direction.
+        """
+        return self.MODEL.score(self, data, seed=arguments.seed(seed))
+
     def report(self, path: str | Path) -> Path:
         """Write the report, one HTML file that needs no network, and return its path.
 
@@ -184,13 +204,13 @@ def plan_of(model: Model[O, F], data: Any, chosen: O, session: Session) -> Plan[
     everything = model.as_data(data)
     total = len(everything.names)
     train, heldout, held = everything, session.heldout, 0
+    seed = chosen.seed if session.holdout_seed is None else session.holdout_seed
     count = min(1000, total // 10) if session.holdout is None else session.holdout
     if count:
         if heldout is not None:
             raise ValueError("give holdout or heldout, not both")
         if count >= total:
             raise ValueError(f"holdout {count} leaves none of the {total}: hold out fewer")
-        seed = chosen.seed if session.holdout_seed is None else session.holdout_seed
         train, heldout = model.hold_out(everything, count, seed)
         held = total - len(train.names)
         if heldout is None and session.holdout is not None:
@@ -199,7 +219,7 @@ def plan_of(model: Model[O, F], data: Any, chosen: O, session: Session) -> Plan[
                 "anything to learn from: hold out more, or others (holdout_seed, --holdout-seed)"
             )
     settings = model.settle(train, heldout, chosen)
-    return Plan(everything, train, heldout, held, settings, model.digest(everything))
+    return Plan(everything, train, heldout, held, settings, model.digest(everything), seed)
 
 
 def refusal(model: Model) -> str:

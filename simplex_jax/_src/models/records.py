@@ -85,6 +85,7 @@ class Plan(NamedTuple, Generic[O]):
     held: int  # number of documents or rows in `data` that are held out
     settings: O  # the options, all settled
     digest: str  # digest of the data
+    holdout_seed: int = 0  # seed of the choice of those held out
     # Whether the first state comes from a checkpoint: `prepare` may then return only its structure,
     # of arrays or `jax.ShapeDtypeStruct`
     resumed: bool = False
@@ -150,5 +151,7 @@ class Model(NamedTuple, Generic[O, F]):
     files: Files[O, F]  # files of a fit
     # `(fit, data, seed) -> shares` [n, K] of other documents or rows, over the fit's vocabulary
     infer: Callable[..., np.ndarray]
+    # `(fit, data, seed) -> mean log predictive density` of other documents or rows
+    score: Callable[..., float]
     # Why it needs a single process; None if several can share its data
     alone: str | None = "its data are not shared"

@@ -87,7 +87,8 @@ def test_samples_are_put_together(monkeypatch):
     assert actual.sd[1, 3] == pytest.approx(np.sqrt(np.var(single) + inside), rel=1e-5)
     monkeypatch.setattr(summary, "_AT_ONCE", 5)
     monkeypatch.setattr(matching, "WORDS_AT_ONCE", 2)
-    for part, whole in zip(summary.summarise(labels, weights, tokens, 5, 0.5), actual, strict=True):
+    again = summary.summarise(labels, weights, tokens, 5, 0.5)
+    for part, whole in zip(again[:-1], actual[:-1], strict=True):
         np.testing.assert_allclose(part, whole, rtol=1e-6)
 
 
@@ -102,33 +103,72 @@ def test_the_reference_is_the_most_typical_sample():
         assert reported.prevalence.mean(axis=(0, 1)) == pytest.approx([11 / 30, 1 / 3, 0.3])
 
 
-def test_topics_that_are_not_reported_are_the_rest():
+def test_documents_have_the_shares_of_their_tokens():
     """Topic 0 is in all samples, the tokens of words 2 and 3 are of other topics in each."""
     tokens = np.repeat([0, 1, 2, 3], 10)
-    labels = np.repeat([0, 0, 1, 1], 10) * np.ones((5, 1, 1), int)
-    labels[1:4, 0, 20:] = [np.arange(20) % 7 + i for i in (1, 2, 3)]
-    concentrations = np.tile([2.0, *[0.5] * 10, 0.25], (5, 1, 1))
-    result = summary.summarise(labels[1:4], concentrations[1:4], tokens, 4, 0.5)
-    kept = 1 + np.count_nonzero(result.prevalence.mean(axis=(0, 1))[1:])
-    assert len(result.mean) == kept
-    assert len(result.rest) == len(result.rest_concentrations) == 8 - kept + 1
-    np.testing.assert_allclose(result.rest.sum(axis=1), 1, rtol=1e-6)
-    np.testing.assert_allclose(result.rest[-1], 0.25)
-    assert result.rest_concentrations[-1] == pytest.approx(7.25 - 2 - 7 * 0.5)
+    labels = np.repeat([0, 0, 1, 1], 10) * np.ones((3, 1, 1), int)
+    labels[:, 0, 20:] = [np.arange(20) % 7 + i for i in (1, 2, 3)]
+    labels[1, 0, :5] = 1  # in the second sample, a quarter of the first topic is elsewhere
+    concentrations = np.tile([2.0, *[0.5] * 10, 0.25], (3, 1, 1))
+    result = summary.summarise(labels, concentrations, tokens, 4, 0.5)
+    kept = len(result.mean)
+    assert result.matched[0, 0, 0] == 0
+    lengths = np.array([10, 10, 20, 0])
+    shares, errors = summary.shares(labels, concentrations, result, lengths)
+    np.testing.assert_allclose(
+        shares[:, 0],
+        [(2 + 25 / 3) / 17.25, 12 / 17.25, 2 / 27.25, 2 / 7.25],
+        rtol=1e-6,
+    )
+    spread = np.std([12 / 17.25, 7 / 17.25, 12 / 17.25]) / np.sqrt(2)
+    assert errors[0] >= spread * (1 - 1e-6)
+    # All topics are there to predict with: those of a sample have all its concentration.
+    draws = result.draws
+    assert len(draws) == 3
+    for draw, labelled in zip(draws, labels[:, 0], strict=True):
+        np.testing.assert_allclose(draw.topics.sum(axis=1), 1, rtol=1e-6)
+        assert draw.alpha.sum() == pytest.approx(7.25)
+        assert np.count_nonzero(draw.alpha) == len(np.unique(labelled)) + 1
+        assert set(draw.reported) <= set(range(-1, kept))
+    np.testing.assert_allclose(draws[1].topics[0], np.array([5.5, 10.5, 0.5, 0.5]) / 17)
+    np.testing.assert_allclose(draws[-1].topics[0], draws[2].topics[0])
+
+
+@pytest.fixture(scope="module")
+def unsettled():
+    """A short run, whose chains agree on few topics: about half of the tokens are of others."""
+    random = np.random.default_rng(3)
+    topics, shares = random.dirichlet(np.full(60, 0.1), 15), random.dirichlet(np.full(15, 0.1), 120)
+    counts = np.array([random.multinomial(25, share @ topics) for share in shares])
+    halves = split_tokens(sp.csr_array(counts[100:]), 0)
+    return hdp.fit(counts[:100], heldout=halves, passes=12, eval_every=1, seed=1), counts, halves
+
+
+def test_shares_of_documents_agree_with_prevalence(unsettled):
+    fitted, counts, _ = unsettled
+    lengths = counts[:100].sum(axis=1)
+    reported = fitted.prevalence.sum()
+    assert 0.2 < reported < 0.8
+    by_documents = lengths @ fitted.proportions / lengths.sum()
+    assert by_documents.sum() == pytest.approx(reported, rel=0.03)
+    np.testing.assert_allclose(by_documents, fitted.prevalence, rtol=0.15)
+    again = lengths @ fitted.transform(counts[:100]) / lengths.sum()
+    assert again.sum() == pytest.approx(reported, rel=0.1)
+
+
+def test_the_fit_predicts_as_well_as_the_run(unsettled):
+    fitted, _, halves = unsettled
+    measured = measure_completion(fitted, *halves, seed=0)["perplexity"]
+    assert measured == pytest.approx(fitted.metrics[-1]["perplexity_average"], rel=0.05)
 
 
 @pytest.fixture(scope="module")
 def partial():
     """A fit that reports one topic of three: two thirds of the tokens are of the rest."""
     fitted = hdp.fit(from_counts(COUNTS, WORDS), **OPTIONS | {"passes": 40})
-    left = fitted.alpha[1:], fitted.topics[1:]
-    return dataclasses.replace(
-        fitted,
-        topics=fitted.topics[:1],
-        alpha=fitted.alpha[:1],
-        rest=np.concatenate([left[1], fitted.rest]),
-        rest_alpha=np.append(left[0], fitted.rest_alpha),
-    ), fitted
+    reported = np.where(fitted.predictive.reported > 0, -1, fitted.predictive.reported)
+    predictive = dataclasses.replace(fitted.predictive, reported=reported)
+    return dataclasses.replace(fitted, topics=fitted.topics[:1], predictive=predictive), fitted
 
 
 def test_documents_have_shares_of_topics_that_are_not_reported(partial):

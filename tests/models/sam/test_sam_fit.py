@@ -324,7 +324,7 @@ COUNTED = {"steps": 12, "eval_every": 3, "start": "prior", "seed": 3}
 
 @pytest.fixture(scope="module")
 def counted():
-    """A fit of counts, of which one is put aside, and some are held out."""
+    """A fit of counts, of which one is left out, and some are held out."""
     return sam.fit(tfidf.cut(CORPUS, min_df=2), 3, holdout=5, **COUNTED)
 
 
@@ -335,7 +335,11 @@ def test_held_out_documents_do_not_enter_the_weights(counted):
     trained = corpus.Corpus(cut.counts[np.flatnonzero(~out)], cut.vocabulary, ())
     np.testing.assert_array_equal(counted.idf, tfidf.weights(trained._replace(names=(0,) * 21)))
     assert (counted.idf != tfidf.weights(cut)).any()
-    assert (counted.aside, counted.corpus["aside"], counted.corpus["held_out"]) == (("25",), 1, 5)
+    assert (counted.excluded, counted.corpus["excluded"], counted.corpus["held_out"]) == (
+        ("25",),
+        1,
+        5,
+    )
     assert counted.proportions.shape == (26, 3)
     np.testing.assert_allclose(counted.proportions[25], 1 / 3, rtol=1e-6)
     assert any("1 document (25;" in one for one in counted.warnings)

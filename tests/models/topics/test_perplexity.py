@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from simplex_jax._src.models.topics import evaluation
+from simplex_jax._src.models.topics.fits import Draw
 from simplex_jax._src.runtime.hooks import Event
 
 TOPICS = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
@@ -81,7 +82,7 @@ def test_measured_perplexity_is_near_the_exact_one_where_alpha_is_small(monkeypa
     exact = np.exp(-np.log(p).mean())
 
     def completed() -> float:
-        return evaluation._perplexity(topics, alpha, *halves, 0) / exact - 1
+        return evaluation._perplexity([Draw(topics, alpha, np.arange(3))], *halves, 0) / exact - 1
 
     assert -0.01 < completed() < 0.05
     monkeypatch.setattr(evaluation, "CHAINS", 1)

@@ -29,6 +29,7 @@ MODEL = Model(
     describe=fitting.describe,
     files=tables.FILES,
     infer=fitting.infer,
+    score=fitting.score,
 )
 Fit.MODEL = MODEL
 

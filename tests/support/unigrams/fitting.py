@@ -118,11 +118,16 @@ def summarise(plan: Plan, run: Run, trained: Trained) -> Fit:
     )
 
 
-def _labels(mean: np.ndarray, shares: np.ndarray, data: Corpus) -> np.ndarray:
-    """Return the probabilities of the labels of documents, float32 [D, K]."""
+def _log_joint(mean: np.ndarray, shares: np.ndarray, data: Corpus) -> jax.Array:
+    """Return the log probabilities of documents and their labels, [D, K]."""
     tiny = np.finfo(np.float32).tiny
     position = {"shares": jnp.log(jnp.asarray(shares)), "topics": jnp.log(jnp.maximum(mean, tiny))}
-    return np.asarray(jax.nn.softmax(kernel.log_joint(position, _dense(data))), np.float32)
+    return kernel.log_joint(position, _dense(data))
+
+
+def _labels(mean: np.ndarray, shares: np.ndarray, data: Corpus) -> np.ndarray:
+    """Return the probabilities of the labels of documents, float32 [D, K]."""
+    return np.asarray(jax.nn.softmax(_log_joint(mean, shares, data)), np.float32)
 
 
 def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
@@ -130,6 +135,12 @@ def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
     return _labels(
         fitted.topics, fitted.shares, to_vocabulary(as_data(data), fitted.vocabulary).corpus
     )
+
+
+def score(fitted: Fit, data: Any, *, seed: int = 0) -> float:
+    del seed  # exact
+    mapped = to_vocabulary(as_data(data), fitted.vocabulary).corpus
+    return float(jax.nn.logsumexp(_log_joint(fitted.topics, fitted.shares, mapped), axis=1).mean())
 
 
 def warn(fitted: Fit) -> list[str]:

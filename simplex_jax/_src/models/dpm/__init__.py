@@ -26,6 +26,7 @@ MODEL = Fit.MODEL = Model(
     describe=fitting.describe,
     files=tables.FILES,
     infer=fitting.infer,
+    score=fitting.score,
     alone="the number of its clusters changes while it runs",
 )
 

@@ -93,14 +93,6 @@ class Fit(pipeline.Fit):
         """Number of clusters of the point partition."""
         return int(self.point.labels.max()) + 1
 
-    def score(self, data: Any) -> float:
-        """Return the mean log predictive density of other rows, as `evaluate` of the command.
-
-        It is averaged over the samples of the run and includes new clusters; factors that the
-        family omits are omitted. The rows are as for `transform`.
-        """
-        return float(_assign(self, data).log_predictive.mean())
-
     def lines(self) -> list[str]:
         """Return a line for each cluster, the largest first."""
         sizes = enumerate(self.clusters.sizes)
@@ -295,6 +287,12 @@ def infer(fitted: Fit, rows: Any, *, seed: int = 0) -> np.ndarray:
     """Return cluster probabilities of new rows, float32 [n, C]; deterministic."""
     del seed
     return _assign(fitted, rows).proportions
+
+
+def score(fitted: Fit, rows: Any, *, seed: int = 0) -> float:
+    """Return the mean log predictive density of new rows, see `Fit.score`; deterministic."""
+    del seed
+    return float(_assign(fitted, rows).log_predictive.mean())
 
 
 def _assign(fitted: Fit, rows: Any) -> Assignment:

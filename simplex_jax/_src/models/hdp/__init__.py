@@ -10,7 +10,7 @@ from simplex_jax._src.models.hdp.kernel import build
 from simplex_jax._src.models.hdp.options import Arguments, Options, settle
 from simplex_jax._src.models.options import takes
 from simplex_jax._src.models.records import Model
-from simplex_jax._src.models.topics import data, proportions
+from simplex_jax._src.models.topics import data, evaluation, proportions
 
 MODEL = Fit.MODEL = Model(
     name="hdp",
@@ -26,6 +26,7 @@ MODEL = Fit.MODEL = Model(
     describe=data.describe,
     files=tables.FILES,
     infer=proportions.infer,
+    score=evaluation.score,
     alone="the number of its topics changes while it runs",
 )
 

@@ -3,7 +3,7 @@
 from simplex_jax._src.evaluate.diagnostics import LARGE_RHAT, chain_warnings
 from simplex_jax._src.models.hdp.fitting import Fit
 from simplex_jax._src.models.hdp.report import numbers_by_chain
-from simplex_jax._src.models.topics.checks import perplexity_warnings, share_warnings
+from simplex_jax._src.models.topics.checks import empty_warnings, perplexity_warnings
 
 _MOST_OTHERS = 0.1
 """Warn if more than this share of the tokens is at topics that are not reported."""
@@ -25,4 +25,4 @@ def warn(fitted: Fit) -> list[str]:
         )
     absent = "{their} words are of the samples that have {them}; in shares the others count as 0"
     sentences += chain_warnings(fitted.num_samples, fitted.diagnostics, fitted.shared, absent)
-    return sentences + share_warnings(fitted)
+    return sentences + empty_warnings(fitted.num_empty_documents)

@@ -48,8 +48,11 @@ def _outcome(fitted: Fit) -> str:
     """Describe the topics, one line each, the most prevalent first."""
     lines = fitted.lines()
     learned = ", ".join(
-        f"{name} {interval['mean']:.3g}" + (f" (sd {interval['sd']:.2g})" if interval["sd"] else "")
-        for name, interval in fitted.concentrations.items()
+        f"{name} {mean:.3g}" + (f" (sd {sd:.2g})" if sd else "")
+        for name, mean, sd in (
+            ("alpha", fitted.alpha, fitted.alpha_sd),
+            ("gamma", fitted.gamma, fitted.gamma_sd),
+        )
     )
     lines.append(f"topics in a sample: {numbers_by_chain(fitted)}; {learned}")
     return "\n".join(lines)
@@ -66,8 +69,8 @@ def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -
     """Print how well the topics of a run predict the documents of INPUT, as JSON.
 
     The tokens of each document are split at random into two halves. Topic shares are inferred from
-    one half given the mean topics, and the topics of one sample for those that are not reported;
-    `perplexity` is exp of the mean negative log-probability of the tokens of the other half. Tokens
+    one half given all topics of each kept sample, reported or not; `perplexity` is exp of the mean
+    negative log-probability of the tokens of the other half, averaged over the samples. Tokens
     of unknown words are ignored. Coherences are those of the ten top words in these documents.
     """
     fitted, earlier = load(MODEL, model)
@@ -93,7 +96,9 @@ COMMANDS = Commands(
     announce=_announce,
     outcome=_outcome,
     transform=topics.transform(
-        "hdp", rest=", and `other`, the share of topics that are not reported"
+        "hdp",
+        error="standard error of each document's most uncertain share over the kept samples",
+        rest=True,
     ),
     evaluate=evaluate,
 )

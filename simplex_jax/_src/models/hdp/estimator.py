@@ -1,5 +1,6 @@
 """The hierarchical Dirichlet process as a scikit-learn estimator."""
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -8,9 +9,14 @@ import scipy.sparse as sp
 from simplex_jax._src.evaluate.fits import Mixture, Topics
 from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models import hdp
+from simplex_jax._src.models.hdp.draws import Draws
 from simplex_jax._src.models.hdp.fitting import DIMS
 from simplex_jax._src.models.hdp.options import Options
+from simplex_jax._src.models.topics import proportions
 from simplex_jax._src.models.topics.estimator import CountEstimator
+from simplex_jax._src.models.topics.fits import Shares
+
+_DRAWS = "draws."
 
 
 @common.parameters_of(Options)
@@ -32,9 +38,12 @@ class HierarchicalDirichletProcess(CountEstimator):
         components_: Posterior mean of the topics, float32 [K, V]; rows sum to 1.
         components_sd_: Their posterior standard deviation, [K, V].
         prevalence_: Share of the tokens in each topic, [K].
-        alpha_: Concentrations of topic proportions, [K].
-        rest_: Topics that are not reported, [R, V]; proportions of documents leave their share.
-        rest_alpha_: Concentrations of the proportions in them, [R].
+        alpha_: Concentration of the topic proportions of a document.
+        alpha_sd_: Its posterior standard deviation, 0 if it is given.
+        gamma_: Concentration of the weights of the topics.
+        gamma_sd_: Its posterior standard deviation, 0 if it is given.
+        num_topics_: Number of topics reported, K; proportions of documents leave the share of
+            others.
         num_topics_posterior_: Posterior probability of each number of topics with tokens, by
             number; after `fit`.
         diagnostics_: R-hat and effective sample sizes by name; after `fit`.
@@ -62,24 +71,39 @@ class HierarchicalDirichletProcess(CountEstimator):
         "components_sd_",
         "prevalence_",
         "alpha_",
-        "rest_",
-        "rest_alpha_",
+        "alpha_sd_",
+        "gamma_",
+        "gamma_sd_",
         "seed_",
     )
 
     def _fit(self, data: sp.csr_array) -> np.ndarray:
         fitted = self._sampled(hdp.fit, data)
         self.components_, self.components_sd_ = fitted.topics, fitted.topics_sd
-        self.prevalence_, self.alpha_ = fitted.prevalence, fitted.alpha
-        self.rest_, self.rest_alpha_ = fitted.rest, fitted.rest_alpha
+        self.prevalence_, self._predictive = fitted.prevalence, fitted.predictive
+        self.alpha_, self.alpha_sd_ = fitted.alpha, fitted.alpha_sd
+        self.gamma_, self.gamma_sd_ = fitted.gamma, fitted.gamma_sd
         self.num_topics_posterior_ = fitted.num_topics_posterior
         self.traces_, self.samples_ = fitted.traces, fitted.partitions
         common.end(fitted.interrupted)
         return fitted.proportions
 
-    def _complete(self) -> tuple[np.ndarray, np.ndarray]:
-        topics = np.concatenate([self.components_, self.rest_])
-        return topics, np.append(self.alpha_, self.rest_alpha_)
+    def _draws(self) -> Draws:
+        return self._predictive
+
+    def _shards(self, counts: sp.csr_array) -> Iterator[Shares]:
+        return proportions.over_draws(self._predictive, self.num_topics_, counts, seed=self.seed_)
+
+    def _arrays(self) -> common.Arrays:
+        beta = {"beta": np.asarray(self._predictive.beta)}
+        draws = {f"{_DRAWS}{name}": x for name, x in self._predictive.arrays().items()}
+        return super()._arrays() | draws | beta
+
+    def _take(self, arrays: common.Arrays) -> None:
+        shape, beta = arrays["components_"].shape, float(arrays.pop("beta"))
+        draws = common.part(arrays, _DRAWS)
+        self._predictive = Draws.restored(draws, beta, shape[1], shape[0])
+        super()._take(arrays)
 
     def to_record(self) -> Topics:
         """Return the topics and the samples of labels for `simplex_jax.evaluate`."""

@@ -2,13 +2,16 @@
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse as sp
 
 from simplex_jax._src.corpus import Corpus, device
+from simplex_jax._src.corpus.split import held_out
 from simplex_jax._src.draws.keys import by_native_code, split
 from simplex_jax._src.evaluate import diagnostics
 from simplex_jax._src.evaluate.coherence import coherence
@@ -16,16 +19,15 @@ from simplex_jax._src.evaluate.fits import Mixture, Topics
 from simplex_jax._src.evaluate.partitions import number_posterior
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.hdp import kernel, posterior, summary
+from simplex_jax._src.models.hdp.draws import Draws
 from simplex_jax._src.models.hdp.options import Options, concentration
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.topics import data, evaluation, proportions, report
+from simplex_jax._src.models.topics.fits import Shares
 from simplex_jax._src.report.examples import representative
 from simplex_jax._src.runtime import directory, session
 from simplex_jax._src.runtime.sample_files import Folder
 from simplex_jax._src.runtime.session import Run
-
-_LEAST_REST = 1e-6
-"""Least concentration of topics that are not reported, in all and each."""
 
 DIMS = {"labels": ["token"], "concentrations": ["label"]}
 """Names of the last axis of the kept samples."""
@@ -47,25 +49,28 @@ class Fit(pipeline.Fit):
             to less than 1, because other topics come and go.
         prevalence_sd: Its standard deviation.
         prevalence_range: Its smallest and largest mean over the chains, float64 [2, K].
-        alpha: Concentration of the shares of a document, per topic: posterior mean of alpha b_k,
-            float64 [K].
-        alpha_sd: Its standard deviation.
-        rest: Topics that are not reported, float32 [R, V]: those of that sample, and one of all
-            words alike for topics that have no tokens yet.
-        rest_alpha: Concentrations of the shares of a document in them, float64 [R].
+        alpha: Concentration of the topic proportions of a document; the posterior mean if it is
+            learned.
+        alpha_sd: Its posterior standard deviation, 0 if it is given.
+        alpha_interval: Its 95% interval.
+        gamma: Concentration of the weights of the topics, likewise.
+        gamma_sd: Its posterior standard deviation, 0 if it is given.
+        gamma_interval: Its 95% interval.
+        topic_alpha: Concentration of the proportions of a document in each topic: posterior mean of
+            alpha times the weight of the topic, float64 [K]. They sum to less than alpha.
+        topic_alpha_sd: Its standard deviation.
         num_topics_posterior: Posterior probability of each number of topics with tokens, by number.
         numbers: The same in each chain; see `Options.starts`.
-        concentrations: "mean", "sd", and the ends of the 95% interval, "lower" and "upper", of
-            "alpha" and "gamma".
         present: Share of the kept samples that have each topic, [K].
         stability: Mean similarity of a topic in these samples to that of the reference, [K].
         shared: Whether most samples of a chain have a topic, bool [chains, K].
         vocabulary: The V words.
         names: Names of all documents, D.
-        proportions: Topic proportions of the documents given the mean topics, float32 [D, K]. Rows
-            sum to less than 1: see `other`.
-        proportions_error: Monte-Carlo standard error of the most uncertain proportion of each
-            document, float32 [D].
+        proportions: Posterior mean of the topic proportions of the documents, float32 [D, K], over
+            the kept samples: of those trained on by the topics of their tokens there, see
+            `summary.shares`; of others as by `transform`. Rows sum to less than 1: see `other`.
+        proportions_error: Standard error of the most uncertain proportion of each document, float32
+            [D], as if the kept samples were independent.
         coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
         examples: Representative documents of each topic.
         num_empty_documents: Number of documents without a word of the vocabulary.
@@ -75,6 +80,8 @@ class Fit(pipeline.Fit):
         partitions: Posterior draws: "labels", the topic of each training token, shortest document
             first [S, chains, T], "concentrations", alpha b_k of each label, [S, chains, C],
             and "step" [S]; empty for a loaded fit.
+        predictive: The topics of the kept samples, reported or not, with which `transform` and
+            `score` predict: see `draws`.
     """
 
     settings: Options
@@ -84,13 +91,16 @@ class Fit(pipeline.Fit):
     prevalence: np.ndarray
     prevalence_sd: np.ndarray
     prevalence_range: np.ndarray
-    alpha: np.ndarray
-    alpha_sd: np.ndarray
-    rest: np.ndarray
-    rest_alpha: np.ndarray
+    alpha: float
+    alpha_sd: float
+    alpha_interval: tuple[float, float]
+    gamma: float
+    gamma_sd: float
+    gamma_interval: tuple[float, float]
+    topic_alpha: np.ndarray
+    topic_alpha_sd: np.ndarray
     num_topics_posterior: dict[int, float]
     numbers: list[dict[int, float]]
-    concentrations: dict[str, dict[str, float]]
     present: np.ndarray
     stability: np.ndarray
     shared: np.ndarray
@@ -100,6 +110,7 @@ class Fit(pipeline.Fit):
     proportions_error: np.ndarray
     coherence: np.ndarray
     examples: list[list[dict[str, Any]]]
+    predictive: Draws
     num_empty_documents: int = 0
     traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
@@ -110,9 +121,17 @@ class Fit(pipeline.Fit):
         return directory.remainder(self.proportions)
 
     @property
-    def complete(self) -> tuple[np.ndarray, np.ndarray]:
-        """All topics and their concentrations, [K + R, V] and [K + R]: K reported ones first."""
-        return np.concatenate([self.topics, self.rest]), np.append(self.alpha, self.rest_alpha)
+    def num_topics(self) -> int:
+        """Number of topics reported; see `num_topics_posterior`."""
+        return len(self.topics)
+
+    def draws(self) -> Draws:
+        """Return the topics to predict documents with: those of the kept samples."""
+        return self.predictive
+
+    def shards(self, documents: sp.csr_array, *, seed: int) -> Iterator[Shares]:
+        """Yield the topic proportions of documents [D, V], averaged over the kept samples."""
+        return proportions.over_draws(self.predictive, self.num_topics, documents, seed=seed)
 
     def to_record(self) -> Topics:
         """Return the topics and the samples of labels for `simplex_jax.evaluate`."""
@@ -190,7 +209,7 @@ def _random_topics(key: jax.Array, numbers: jax.Array, shape: tuple[int, ...]) -
 
 
 def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
-    """Summarise the samples, and infer the topic shares of the documents."""
+    """Summarise the samples, and the topic shares of the documents in them."""
     settings: Options = plan.settings
     gathered = run.measures["posterior"].result(trained.event)
     partitions = run.measures["kept"].samples()
@@ -199,31 +218,18 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         partitions = {name: array[None] for name, array in last.items()}
     documents: Corpus = plan.data
     stream: Any = run.feed(0)
+    trained_on: device.DeviceCorpus = stream(run.key, 0)  # in the order of the labels
     summarised = summary.summarise(
         partitions["labels"],
         partitions["concentrations"],
-        np.asarray(stream(run.key, 0).tokens),  # in the order of the labels
+        np.asarray(trained_on.tokens),
         len(documents.vocabulary),
         settings.beta,
     )
     samples, chains, topics = summarised.prevalence.shape
     axes = (0, 1)
-    alpha = summarised.concentrations.mean(axis=axes)
     traces = gathered.traces()
-    # The rest has what the reported topics leave of the total concentration.
-    rest = summarised.rest_concentrations + _LEAST_REST
-    left = max(traces["alpha"].mean() - alpha.sum(), _LEAST_REST)
-    rest *= left / rest.sum()
-    parts = proportions.shards(
-        np.concatenate([summarised.mean, summarised.rest]),
-        np.append(alpha, rest),
-        documents,
-        seed=settings.seed,
-        share_error=settings.share_error,
-        engine=settings.engine,
-        reported=topics,
-    )
-    shares, errors = proportions.joined(parts, (len(documents.names), topics), run.progress)
+    shares, errors = _proportions(plan, run, partitions, summarised, trained_on)
     moving = {name: trace.T for name, trace in traces.items() if np.unique(trace).size > 1}
     own = {f"prevalence {k}": summarised.prevalence[:, :, k].T for k in range(topics)}
     return Fit(
@@ -239,16 +245,11 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         prevalence=summarised.prevalence.mean(axis=axes),
         prevalence_sd=_deviation(summarised.prevalence),
         prevalence_range=_range(summarised.prevalence.mean(axis=0)),
-        alpha=alpha,
-        alpha_sd=_deviation(summarised.concentrations),
-        rest=summarised.rest,
-        rest_alpha=rest,
+        **_concentrations(traces, settings),
+        topic_alpha=summarised.concentrations.mean(axis=axes),
+        topic_alpha_sd=_deviation(summarised.concentrations),
         num_topics_posterior=number_posterior(traces["topics"].astype(int).ravel()),
         numbers=[number_posterior(chain) for chain in traces["topics"].astype(int).T],
-        concentrations={
-            name: _summary(traces[name], given=getattr(settings, name) != "learn")
-            for name in ("alpha", "gamma")
-        },
         present=summarised.present.mean(axis=axes),
         stability=summarised.similarity,
         shared=summarised.present.mean(axis=0) >= summary.LEAST_PRESENT,
@@ -266,9 +267,59 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
             documents.excerpts,
         ),
         num_empty_documents=int((np.diff(documents.counts.indptr) == 0).sum()),
+        predictive=summarised.draws,
         traces=traces,
         partitions=partitions,
     )
+
+
+def _proportions(
+    plan: Plan,
+    run: Run,
+    partitions: dict[str, np.ndarray],
+    summarised: summary.Summary,
+    trained_on: device.DeviceCorpus,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the proportions of all documents, [D, K], and their errors, [D]."""
+    settings: Options = plan.settings
+    total, topics = len(plan.data.names), len(summarised.mean)
+    means, errors = np.empty((total, topics), np.float32), np.empty(total, np.float32)
+    held = np.zeros(total, bool)
+    if plan.held:
+        held = held_out(total, plan.held, plan.holdout_seed)
+    rows = np.flatnonzero(~held)[np.asarray(trained_on.order)]
+    means[rows], errors[rows] = summary.shares(
+        partitions["labels"],
+        partitions["concentrations"],
+        summarised,
+        np.diff(np.asarray(trained_on.starts)),
+        lambda done: run.progress("shares of documents", done, total),
+    )
+    if plan.held:
+        parts = proportions.over_draws(
+            summarised.draws,
+            topics,
+            plan.data.counts[held],
+            seed=settings.seed,
+            engine=settings.engine,
+        )
+        means[held], errors[held] = proportions.joined(parts, (plan.held, topics))
+        run.progress("shares of documents", total, total)
+    return means, errors
+
+
+def _concentrations(traces: dict[str, np.ndarray], settings: Options) -> dict[str, Any]:
+    """Return mean, standard deviation and 95% interval of alpha and gamma."""
+    values: dict[str, Any] = {}
+    for name in ("alpha", "gamma"):
+        trace, given = traces[name], getattr(settings, name) != "learn"
+        lower, upper = np.quantile(trace, [0.025, 0.975])
+        sd = trace.std()
+        if trace.size == 1 and not given:
+            sd = lower = upper = np.nan
+        values[name], values[f"{name}_sd"] = float(trace.mean()), float(sd)
+        values[f"{name}_interval"] = (float(lower), float(upper))
+    return values
 
 
 def _range(chains: np.ndarray) -> np.ndarray:
@@ -280,12 +331,3 @@ def _deviation(samples: np.ndarray) -> np.ndarray:
     """Return the standard deviation over samples and chains, [S, chains, K]; NaN for one."""
     number = samples.shape[0] * samples.shape[1]
     return samples.std(axis=(0, 1)) if number > 1 else np.full(samples.shape[2], np.nan)
-
-
-def _summary(trace: np.ndarray, *, given: bool) -> dict[str, float]:
-    """Return mean, standard deviation and 95% interval of a trace; NaN for a single draw."""
-    lower, upper = np.quantile(trace, [0.025, 0.975])
-    values = {"mean": trace.mean(), "sd": trace.std(), "lower": lower, "upper": upper}
-    if trace.size == 1 and not given:
-        values |= dict.fromkeys(("sd", "lower", "upper"), np.nan)
-    return {name: float(value) for name, value in values.items()}

@@ -9,9 +9,6 @@ from simplex_jax._src.models.topics.report import overview, topic_rows
 from simplex_jax._src.report import display, page
 from simplex_jax._src.report.topic_map import positions
 
-ENDS = ("mean", "sd", "lower", "upper")
-"""Entries of the summary of a concentration."""
-
 
 def numbers_by_chain(fitted: Fit) -> str:
     """Return the numbers of topics in the samples of each chain, and where it started."""
@@ -21,6 +18,12 @@ def numbers_by_chain(fitted: Fit) -> str:
         f"{numbers} from a start with {start}"
         for numbers, start in zip(ranges, starts, strict=True)
     )
+
+
+def concentration(fitted: Fit, name: str) -> dict[str, float]:
+    """Return mean, standard deviation and 95% interval of "alpha" or "gamma"."""
+    mean, sd, interval = (getattr(fitted, name + part) for part in ("", "_sd", "_interval"))
+    return {"mean": mean, "sd": sd, "lower": interval[0], "upper": interval[1]}
 
 
 _SECTIONS = (
@@ -38,7 +41,7 @@ _CONCENTRATIONS = {
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return the context of the template, with `top_words` words per topic."""
-    rows = topic_rows(fitted, top_words)
+    rows = topic_rows(fitted, top_words, fitted.topic_alpha, fitted.topic_alpha_sd)
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "perplexity")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
@@ -72,7 +75,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         "trace": page.curves(fitted.metrics, "topics", "topics with tokens")[:1],
         "concentrations": [
             {"name": name, "of": of, "enough": diagnostics.enough(fitted.diagnostics, name)}
-            | fitted.concentrations[name]
+            | concentration(fitted, name)
             for name, of in _CONCENTRATIONS.items()
         ],
     }

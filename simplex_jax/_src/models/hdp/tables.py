@@ -1,50 +1,69 @@
 """The files of a fitted hierarchical Dirichlet process."""
 
+from pathlib import Path
 from typing import Any
 
 from simplex_jax._src.models.hdp import report
+from simplex_jax._src.models.hdp.draws import NAMES, Draws
 from simplex_jax._src.models.hdp.fitting import Fit
 from simplex_jax._src.models.records import Array, Files, Saved
 from simplex_jax._src.models.topics import tables
-from simplex_jax._src.runtime import saved
+from simplex_jax._src.runtime import output, saved
 from simplex_jax._src.runtime.saved import RunError
 
 _PROBABILITY = 1 + 1e-5
+_LEARNED = ("alpha", "gamma")
+
+
+DRAWS = "predictive.npz"
+
+
+def write(fitted: Fit, place: Path) -> None:
+    """Write the files of the topics and documents, and the topics of the kept samples."""
+    tables.write(fitted, place, fitted.topic_alpha, rest=True)
+    output.write_npz(place / DRAWS, fitted.predictive.arrays())
 
 
 def summary(fitted: Fit) -> dict[str, Any]:
     """Return the fields of `summary.json` for the process."""
     return tables.summary(fitted) | {
         "num_topics": len(fitted.topics),
-        "rest": len(fitted.rest),
         "num_topics_posterior": fitted.num_topics_posterior,
         "numbers": fitted.numbers,
-        "concentrations": fitted.concentrations,
+        "concentrations": {name: report.concentration(fitted, name) for name in _LEARNED},
     }
 
 
 def sizes(run: Saved) -> dict[str, int]:
-    """Return the numbers of topics, reported and not, of words, and of ends of a range."""
-    sizes = {"V": len(saved.load_vocabulary(run.directory)), "E": 2, "R": 0}
-    for axis, name in (("K", "num_topics"), ("O", "rest")):
-        number = run.summary.get(name)
-        if not isinstance(number, int) or number < 1:
-            raise RunError(f"{run.directory / 'summary.json'}: the number of topics is missing")
-        sizes[axis] = number
-    return sizes
+    """Return the numbers of topics, of words, and of ends of a range."""
+    number = run.summary.get("num_topics")
+    if not isinstance(number, int) or number < 1:
+        raise RunError(f"{run.directory / 'summary.json'}: the number of topics is missing")
+    return {"K": number, "V": len(saved.load_vocabulary(run.directory)), "E": 2, "R": 0}
 
 
 def restore(run: Saved) -> dict[str, Any]:
     """Return the attributes of a fit from its files."""
-    concentrations = run.summary["concentrations"]
-    return tables.restore(run) | {
+    restored = tables.restore(run) | {
         "num_topics_posterior": _posterior(run.summary["num_topics_posterior"]),
         "numbers": [_posterior(chain) for chain in run.summary["numbers"]],
-        "concentrations": {
-            name: {end: _number(concentrations[name][end]) for end in report.ENDS}
-            for name in ("alpha", "gamma")
-        },
+        "predictive": _draws(run),
     }
+    for name in _LEARNED:
+        ends = {end: _number(x) for end, x in run.summary["concentrations"][name].items()}
+        restored |= {name: ends["mean"], f"{name}_sd": ends["sd"]}
+        restored[f"{name}_interval"] = (ends["lower"], ends["upper"])
+    return restored
+
+
+def _draws(run: Saved) -> Draws:
+    path = run.directory / DRAWS
+    arrays = saved.load_npz(path, NAMES)
+    words, topics = run.arrays["topics"].shape[::-1]
+    try:
+        return Draws.restored(arrays, run.settings.beta, words, topics)
+    except ValueError as error:
+        raise RunError(f"{path}: the file is damaged ({error})") from None
 
 
 def _posterior(number: dict[str, float]) -> dict[int, float]:
@@ -56,7 +75,7 @@ def _number(value: float | None) -> float:
 
 
 FILES = Files(
-    names=tables.NAMES,
+    names=(*tables.NAMES, DRAWS),
     arrays={
         tables.TOPICS: {
             "topics": Array("KV", most=_PROBABILITY),
@@ -65,16 +84,14 @@ FILES = Files(
             "prevalence": Array("K", most=_PROBABILITY),
             "prevalence_sd": Array("K", unknown=True),
             "prevalence_range": Array("EK", most=_PROBABILITY),
-            "alpha": Array("K", positive=True),
-            "alpha_sd": Array("K", unknown=True),
-            "rest": Array("OV", most=_PROBABILITY),
-            "rest_alpha": Array("O", positive=True),
+            "topic_alpha": Array("K", positive=True),
+            "topic_alpha_sd": Array("K", unknown=True),
             "present": Array("K", most=_PROBABILITY),
             "stability": Array("K", most=_PROBABILITY),
         }
     },
     sizes=sizes,
-    write=tables.write,
+    write=write,
     summary=summary,
     restore=restore,
     report=report.REPORT,

@@ -11,7 +11,7 @@ from simplex_jax._src.models.lda.probability import left_to_right
 from simplex_jax._src.models.lda.regression import Effects, Question
 from simplex_jax._src.models.options import takes
 from simplex_jax._src.models.records import Model
-from simplex_jax._src.models.topics import data, proportions
+from simplex_jax._src.models.topics import data, evaluation, proportions
 from simplex_jax._src.models.topics.proportions import shards, transform
 
 MODEL = Fit.MODEL = Model(
@@ -28,6 +28,7 @@ MODEL = Fit.MODEL = Model(
     describe=data.describe,
     files=report.FILES,
     infer=proportions.infer,
+    score=evaluation.score,
     alone=None,
 )
 

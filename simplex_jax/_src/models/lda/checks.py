@@ -11,7 +11,11 @@ from simplex_jax._src.models.goal import PREFIX, SHARE
 from simplex_jax._src.models.lda import seeds
 from simplex_jax._src.models.lda.fitting import Fit
 from simplex_jax._src.models.lda.posterior import is_over
-from simplex_jax._src.models.topics.checks import perplexity_warnings, share_warnings
+from simplex_jax._src.models.topics.checks import (
+    empty_warnings,
+    perplexity_warnings,
+    share_warnings,
+)
 from simplex_jax._src.report.display import counted
 
 # Measured: at alpha = 0.1 thirty blocked sweeps suffice. At 0.01 the first shares of a document are
@@ -124,4 +128,5 @@ def warn(fitted: Fit) -> list[str]:
             sentence += f" That leaves {counted(len(topics), 'topic')} without a seed: "
             sentence += f"{listed(topics)}."
         sentences.append(sentence)
-    return sentences + share_warnings(fitted)
+    sentences += share_warnings(fitted.proportions_error, settings.share_error)
+    return sentences + empty_warnings(fitted.num_empty_documents)

@@ -468,7 +468,11 @@ COMMANDS = Commands(
     similarity=matching.affinity,
     announce=_announce,
     outcome=_outcome,
-    transform=topics.transform("lda"),
+    transform=topics.transform(
+        "lda",
+        error="estimated Monte-Carlo error of each document's most uncertain share, at most the "
+        "--share-error of the run unless it mixes slowly",
+    ),
     evaluate=evaluate,
     more=(effects, store_command),
     memory=lambda plan: memory.estimate(plan.train, plan.settings, heldout=plan.heldout),

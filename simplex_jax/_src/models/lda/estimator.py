@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import jax
@@ -19,6 +20,7 @@ from simplex_jax._src.models.lda.options import Options, prior
 from simplex_jax._src.models.options import number
 from simplex_jax._src.models.topics import proportions
 from simplex_jax._src.models.topics.estimator import CountEstimator
+from simplex_jax._src.models.topics.fits import Draw, Shares
 
 _OF_FIT = ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_", "warnings_")
 
@@ -181,6 +183,13 @@ class LDA(CountEstimator):
         for name in _OF_FIT:
             self.__dict__.pop(name, None)
         return self
+
+    def _draws(self) -> list[Draw]:
+        return [Draw(self.components_, self.alpha_, np.arange(len(self.components_)))]
+
+    def _shards(self, counts: sp.csr_array) -> Iterator[Shares]:
+        given = self.components_, self.alpha_, counts
+        return proportions.shards(*given, seed=self.seed_, share_error=self.share_error)
 
     def _words(self) -> list[str] | None:
         """Return the column names of X if seed words need them."""

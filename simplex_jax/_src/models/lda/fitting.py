@@ -2,11 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+import scipy.sparse as sp
 
 from simplex_jax._src.base import State
 from simplex_jax._src.corpus import Corpus
@@ -27,6 +28,7 @@ from simplex_jax._src.models.topics.data import (
     size_of,
     vocabulary_of,
 )
+from simplex_jax._src.models.topics.fits import Draw, Shares
 from simplex_jax._src.report.examples import representative
 from simplex_jax._src.runtime import replicas, session
 from simplex_jax._src.runtime.checkpoint import ANY, MAPPED
@@ -103,9 +105,18 @@ class Fit(pipeline.Fit):
     effects: Sequence[dict[str, Any]] = ()
 
     @property
-    def complete(self) -> tuple[np.ndarray, np.ndarray]:
-        """The topics and the concentrations of their shares, [K, V] and [K]."""
-        return self.topics, self.alpha
+    def num_topics(self) -> int:
+        """Number of topics."""
+        return len(self.topics)
+
+    def draws(self) -> list[Draw]:
+        """Return the topics to predict documents with: their posterior means."""
+        return [Draw(self.topics, self.alpha, np.arange(self.num_topics))]
+
+    def shards(self, documents: sp.csr_array, *, seed: int) -> Iterator[Shares]:
+        """Yield the topic proportions of documents [D, V] given the mean topics."""
+        most = self.settings.share_error
+        return proportions.shards(self.topics, self.alpha, documents, seed=seed, share_error=most)
 
     def to_record(self) -> Topics:
         """Return the topics and the kept samples in the form that `simplex_jax.evaluate` uses."""

@@ -36,7 +36,7 @@ from simplex_jax._src.models.topics.data import (
 )
 from simplex_jax._src.models.topics.engine import label_dtype, resolve
 from simplex_jax._src.models.topics.evaluation import SWEEPS
-from simplex_jax._src.models.topics.options import TopicOptions, check_words
+from simplex_jax._src.models.topics.options import SHARE_ERROR, TopicOptions, check_words
 from simplex_jax._src.runtime import devices, processes, session
 
 # First values and prior means of learned concentrations.
@@ -195,6 +195,11 @@ class Options(TopicOptions):
         parse=_typed_step_size,
         unset="set by the sampler",
         metavar="NUMBER",
+    )
+    share_error: float = option(
+        "Estimated Monte-Carlo error at which the sampling of a document's topic shares ends; a "
+        "larger one takes less time.",
+        default=SHARE_ERROR,
     )
     devices: int | None = option(
         "Accelerators, or CPU cores, of each process that share the documents.",

@@ -40,7 +40,7 @@ _SECTIONS = (
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return the context of the report's template, with `top_words` words of each topic."""
     names = seeds.names(fitted.settings.seed_words, len(fitted.topics), fitted.vocabulary)
-    rows = topic_rows(fitted, top_words, names)
+    rows = topic_rows(fitted, top_words, fitted.alpha, fitted.alpha_sd, names)
     settings, corpus = fitted.settings, fitted.corpus
     last, perplexity = page.latest(fitted.metrics, "perplexity")
     assert settings.chains is not None  # settled
@@ -269,7 +269,7 @@ FILES = Files(
         }
     },
     sizes=tables.sizes,
-    write=tables.write,
+    write=lambda fitted, place: tables.write(fitted, place, fitted.alpha),
     summary=summary,
     restore=restore,
     report=REPORT,

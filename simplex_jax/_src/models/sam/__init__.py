@@ -26,6 +26,7 @@ MODEL = Fit.MODEL = Model(
     describe=fitting.describe,
     files=tables.FILES,
     infer=fitting.infer,
+    score=fitting.score,
     alone="a step of a direction needs the gradients of all documents",
 )
 

@@ -92,10 +92,10 @@ def warn(fitted: Fit) -> list[str]:
     sentences += topic_warnings(fitted.metrics, fitted.topics, fitted.length)
     sentences += _move_warnings(fitted)
     sentences += chain_warnings(fitted.num_samples, fitted.diagnostics, fitted.shared)
-    if aside := fitted.aside:
-        shown = ", ".join(aside[:5]) + (", ..." if len(aside) > 5 else "")
+    if excluded := fitted.excluded:
+        shown = ", ".join(excluded[:5]) + (", ..." if len(excluded) > 5 else "")
         sentences.append(
-            f"Without a word that has a weight, and put aside with equal shares of all topics: "
-            f"{counted(len(aside), 'document')} ({shown}; summary.json names all)."
+            "Left out, with equal shares of all topics, for want of a word that has a weight: "
+            f"{counted(len(excluded), 'document')} ({shown}; summary.json names all)."
         )
     return sentences

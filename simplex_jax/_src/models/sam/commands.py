@@ -22,7 +22,7 @@ from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.sam import MODEL, Data, Fit, checks, density, weigh
 from simplex_jax._src.models.sam.data import alike, check_directions, check_weighting
-from simplex_jax._src.models.sam.fitting import as_trained, infer
+from simplex_jax._src.models.sam.fitting import EVALUATED, as_trained, infer, log_densities
 from simplex_jax._src.models.sam.report import strongest
 from simplex_jax._src.models.sam.sparse import to_device
 from simplex_jax._src.models.topics import report
@@ -138,7 +138,7 @@ def _announce(plan: Plan) -> str:
     )
     return (
         f"{counted(len(documents.names), 'document')} ({plan.held:,} held out, "
-        f"{len(documents.aside):,} without a direction put aside), {table.shape[1]:,} words, "
+        f"{len(documents.excluded):,} without a direction left out), {table.shape[1]:,} words, "
         f"{table.nnz:,} nonzeros\n"
         f"{counted(settings.num_topics, 'topic')} by {settings.sampler}{chains}, "
         f"{concentrations}, {counted(settings.batch_size, 'document')} a batch, "
@@ -184,7 +184,10 @@ def _transform(
 @click.argument("input", type=options.PATH)
 @options.model_option
 @click.option(
-    "--samples", default=1_000, type=click.IntRange(1), help="Draws of the shares of each document."
+    "--samples",
+    default=EVALUATED,
+    type=click.IntRange(1),
+    help="Draws of the shares of each document.",
 )
 @options.seed_option
 @options.together(*FILE_OPTIONS.values())
@@ -210,14 +213,14 @@ def evaluate(
     documents: Data = check_directions(other.data, str(input))
     inputs = jnp.asarray(fitted.topics), to_device(documents.vectors.values)
     concentrations = fitted.alpha, fitted.kappa1
-    key_importance, key_prior = jax.random.split(jax.random.key(seed))
-    exact = density.importance(key_importance, *inputs, *concentrations, samples)
+    key_prior = jax.random.split(jax.random.key(seed))[1]
+    exact = log_densities(fitted, documents, seed, samples)
     published = density.prior_draws(key_prior, *inputs, *concentrations)
     measures: dict[str, Any] = {
         "log_perplexity": density.log_perplexity(exact.log_p),
         "standard_error": _standard_error(exact.log_p),
         "documents": len(exact.log_p),
-        "without_direction": len(documents.aside),
+        "without_direction": len(documents.excluded),
         "effective_samples": float(np.median(exact.ess)),
         "least_effective_samples": float(exact.ess.min()),
         "prior_draws": {

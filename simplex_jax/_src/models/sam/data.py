@@ -18,7 +18,7 @@ from simplex_jax._src.corpus.vectors import UnitVectors
 
 
 class Data(NamedTuple):
-    """Documents; those without a direction are put aside."""
+    """Documents; those without a direction are left out."""
 
     vectors: UnitVectors  # the documents with a direction
     names: tuple[str, ...]  # the names of all documents
@@ -28,7 +28,7 @@ class Data(NamedTuple):
     weighting: str | None = None  # the weighting rule, one of `tfidf.IDF`; None for unit vectors
 
     @property
-    def aside(self) -> tuple[str, ...]:
+    def excluded(self) -> tuple[str, ...]:
         """Names of the documents without a direction."""
         out = np.setdiff1d(np.arange(len(self.names)), self.rows)
         return tuple(self.names[row] for row in out)
@@ -58,7 +58,7 @@ def weigh(corpus: Corpus, weighting: str = "log") -> Data:
     Example:
         >>> counts = from_counts([[2, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0]])
         >>> data = weigh(counts)
-        >>> data.idf.round(2).tolist(), data.aside
+        >>> data.idf.round(2).tolist(), data.excluded
         ([0.29, 0.29, 1.39], ('3',))
     """
     arguments.choice("weighting", weighting, tfidf.IDF)

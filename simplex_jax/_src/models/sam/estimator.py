@@ -31,7 +31,7 @@ class SphericalAdmixture(common.TopicEstimator):
 
     Fit it to rows of length 1, dense or sparse, as from `TfidfVectorizer`. A negative entry of a
     topic says that its documents lack the word. A zero row, from a text without a known word, has
-    no direction: it is put aside with a warning, and gets equal shares of all topics.
+    no direction: it is left out with a warning, and gets equal shares of all topics.
 
     Proportions are random and depend on the row of a document: the same X gives the same ones, but
     in another row a document gets others. scikit-learn's `check_estimator` does not notice, because
@@ -142,7 +142,7 @@ class SphericalAdmixture(common.TopicEstimator):
             rows = np.flatnonzero(zero)
             warnings.warn(
                 f"X has {len(rows)} zero vectors, which have no direction (the first is row "
-                f"{rows[0]}, counted from 0): they are put aside, with equal shares of all topics",
+                f"{rows[0]}, counted from 0): they are left out, with equal shares of all topics",
                 stacklevel=3,
             )
             # Other rows keep their indices, which error messages name.

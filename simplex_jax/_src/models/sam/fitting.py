@@ -16,7 +16,7 @@ from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.sam import model, posterior, proportions, step, variational
+from simplex_jax._src.models.sam import density, model, posterior, proportions, step, variational
 from simplex_jax._src.models.sam.data import Data, alike, check_directions
 from simplex_jax._src.models.sam.options import Options, hyperparameters, learned, local_step
 from simplex_jax._src.models.sam.sparse import to_device
@@ -25,6 +25,9 @@ from simplex_jax._src.report.examples import representative
 from simplex_jax._src.runtime import devices, session
 from simplex_jax._src.runtime.sample_files import Folder
 from simplex_jax._src.runtime.session import Run
+
+EVALUATED = 1_000
+"""Draws of the proportions of each document with which its density is estimated."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -62,7 +65,7 @@ class Fit(pipeline.Fit):
         names: Names of all documents, D.
         proportions: Topic proportions of the documents given the mean directions, float32 [D, K];
             1 / K for those without a direction.
-        aside: Names of the documents without a direction.
+        excluded: Names of the documents without a direction.
         coherence: NPMI over the documents of the words with the largest loadings, float64 [K].
         examples: Representative documents of each topic.
         order: Topic of each chain that was matched to each topic, int [chains, K].
@@ -92,11 +95,16 @@ class Fit(pipeline.Fit):
     vocabulary: tuple[str, ...]
     names: tuple[str, ...]
     proportions: np.ndarray
-    aside: tuple[str, ...]
+    excluded: tuple[str, ...]
     coherence: np.ndarray
     examples: list[list[dict[str, Any]]]
     order: np.ndarray
     shared: np.ndarray
+
+    @property
+    def num_topics(self) -> int:
+        """Number of topics."""
+        return len(self.topics)
 
     def to_record(self) -> Topics:
         """Return the topics and the kept samples for `simplex_jax.evaluate`."""
@@ -221,7 +229,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         vocabulary=vectors.vocabulary,
         names=documents.names,
         proportions=documents.everyone(shares),
-        aside=documents.aside,
+        excluded=documents.excluded,
         coherence=coherence(directions, sp.csr_array((vectors.values > 0).astype(np.int32))),
         examples=representative(
             vectors.values, vectors.names, vectors.vocabulary, shares, directions
@@ -238,7 +246,7 @@ def describe(plan: Plan) -> dict[str, Any]:
     table = documents.vectors.values
     return {
         "documents": len(documents.names),
-        "aside": len(documents.aside),
+        "excluded": len(documents.excluded),
         "nonzeros": int(table.nnz),
         "vocabulary": table.shape[1],
     }
@@ -253,3 +261,24 @@ def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
         fitted.topics, documents.vectors, alpha=fitted.alpha, kappa1=fitted.kappa1, seed=seed
     )
     return documents.everyone(shares)
+
+
+def score(fitted: Fit, data: Any, *, seed: int = 0) -> float:
+    """Return the mean log density of other documents on the sphere; see `Fit.score`."""
+    documents = alike(data, fitted.vocabulary, fitted.idf, fitted.weighting)
+    estimate = log_densities(fitted, check_directions(documents, "documents"), seed)
+    return -density.log_perplexity(estimate.log_p)
+
+
+def log_densities(
+    fitted: Fit, documents: Data, seed: int, samples: int = EVALUATED
+) -> density.LogDensity:
+    """Return the log densities of documents with a direction, by importance sampling."""
+    return density.importance(
+        jax.random.split(jax.random.key(seed))[0],
+        jnp.asarray(fitted.topics),
+        to_device(documents.vectors.values),
+        fitted.alpha,
+        fitted.kappa1,
+        samples,
+    )

@@ -51,7 +51,7 @@ def rows_of_words(fitted: Fit) -> Iterable[tuple[object, ...]]:
 
 def summary(fitted: Fit) -> dict[str, Any]:
     """Return the fields of `summary.json` for a spherical admixture model."""
-    own = {"order": fitted.order, "idf": fitted.weighting, "aside": fitted.aside}
+    own = {"order": fitted.order, "idf": fitted.weighting, "excluded": fitted.excluded}
     return tables.common_summary(fitted) | own
 
 
@@ -64,7 +64,7 @@ def restore(run: Saved) -> dict[str, Any]:
     return tables.common(run)[0] | {
         **{name: float(run.arrays[name]) for name in _SCALARS},
         "weighting": None if weighting is None else str(weighting),
-        "aside": tuple(str(name) for name in run.summary["aside"]),
+        "excluded": tuple(str(name) for name in run.summary["excluded"]),
         "order": order.reshape(-1, run.settings.num_topics),
     }
 

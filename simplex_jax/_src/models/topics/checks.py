@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from simplex_jax._src.models import heldout
-from simplex_jax._src.models.topics.fits import CountFit
 from simplex_jax._src.report.display import counted
 
 _RISE = 0.02
@@ -53,18 +52,17 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
     return []
 
 
-def share_warnings(fitted: CountFit) -> list[str]:
-    """Return sentences about imprecise shares of documents and about documents without words."""
-    most = fitted.settings.share_error
-    sentences, slow = [], fitted.proportions_error > most
-    if slow.sum() > _MOST_SLOW * slow.size:
-        largest = fitted.proportions_error.max()
-        sentences.append(
-            f"The shares of {100 * slow.mean():.1f}% of the documents have an estimated "
-            f"Monte-Carlo error above {most:g}, the largest one {largest:.3f}."
-        )
-    if fitted.num_empty_documents:
-        sentences.append(
-            f"Without a word of the vocabulary: {counted(fitted.num_empty_documents, 'document')}."
-        )
-    return sentences
+def share_warnings(errors: np.ndarray, most: float) -> list[str]:
+    """Return a sentence if errors of documents' shares [D] often exceed the error that was set."""
+    slow = errors > most
+    if slow.sum() <= _MOST_SLOW * slow.size:
+        return []
+    return [
+        f"The shares of {100 * slow.mean():.1f}% of the documents have an estimated "
+        f"Monte-Carlo error above {most:g}, the largest one {errors.max():.3f}."
+    ]
+
+
+def empty_warnings(number: int) -> list[str]:
+    """Return a sentence about documents without words, if there are any."""
+    return [f"Without a word of the vocabulary: {counted(number, 'document')}."] if number else []

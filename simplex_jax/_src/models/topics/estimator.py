@@ -1,6 +1,7 @@
 """Shared code for the estimators of topic models of counts."""
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.corpus.corpus import checked_counts
 from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models.topics import evaluation, proportions
+from simplex_jax._src.models.topics.fits import Draw, Shares
 
 _FRACTIONS = ("error", "draw")
 
@@ -36,11 +38,8 @@ class CountEstimator(common.TopicEstimator):
         or leave the share of topics that are not reported.
         """
         counts = self._data(X, reset=False)
-        topics, alpha = self._complete()
-        shares = proportions.transform(
-            topics, alpha, counts, seed=self.seed_, share_error=self.share_error
-        )
-        return shares[:, : len(self.components_)]
+        shape = (counts.shape[0], len(self.components_))
+        return proportions.joined(self._shards(counts), shape)[0]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log predictive probability of a word in one half of each document.
@@ -51,11 +50,15 @@ class CountEstimator(common.TopicEstimator):
             ValueError: No document has two words.
         """
         counts = self._data(X, reset=False)
-        return evaluation.score(*self._complete(), counts, seed=self.seed_)
+        return evaluation.log_score(self._draws(), counts, seed=self.seed_)
 
-    def _complete(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return all topics and their concentrations, those of `components_` first."""
-        return self.components_, self.alpha_
+    def _draws(self) -> Sequence[Draw]:
+        """Return the topics to predict documents with, as `CountFit.draws`."""
+        raise NotImplementedError
+
+    def _shards(self, counts: sp.csr_array) -> Iterator[Shares]:
+        """Yield the topic proportions of documents, as `CountFit.shards`."""
+        raise NotImplementedError
 
     def _data(self, X: Any, *, reset: bool, batch: int = 0) -> sp.csr_array:
         table = self._table(X, reset=reset, words=2)

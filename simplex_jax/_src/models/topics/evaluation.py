@@ -7,7 +7,8 @@ uses the mean of p over posterior samples, the posterior predictive, and is lowe
 sample.
 """
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +18,6 @@ import numpy as np
 import scipy.sparse as sp
 from jax import lax
 from jax.typing import ArrayLike
-from scipy.special import logsumexp
 
 from simplex_jax._src.base import State
 from simplex_jax._src.corpus import device, split_tokens
@@ -27,8 +27,8 @@ from simplex_jax._src.evaluate.coherence import MEASURES, coherence, diversity
 from simplex_jax._src.models.heldout import HeldOut
 from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.data import predictable
-from simplex_jax._src.models.topics.fits import CountFit, TopicFit
-from simplex_jax._src.models.topics.proportions import CHAINS
+from simplex_jax._src.models.topics.fits import CountFit, Draw, TopicFit
+from simplex_jax._src.models.topics.proportions import CHAINS, counts_of, log_of
 from simplex_jax._src.runtime import replicas
 from simplex_jax._src.runtime.hooks import Event
 from simplex_jax._src.runtime.windows import Window, doubling
@@ -184,36 +184,43 @@ def measure_completion(
             f"{target.shape[0]}: give two parts of the same documents, in the same order"
         )
     return {
-        "perplexity": _perplexity(*fitted.complete, observed, target, seed),
+        "perplexity": _perplexity(fitted.draws(), observed, target, seed),
         "documents": observed.shape[0],
         "target_tokens": int(target.sum()),
         **measure_topics(fitted, observed + target),
     }
 
 
-def score(topics: ArrayLike, alpha: ArrayLike, counts: sp.csr_array, *, seed: int) -> float:
+def score(fitted: CountFit, data: Any, *, seed: int) -> float:
+    """Return the mean log predictive probability of a word; see `pipeline.Fit.score`."""
+    return log_score(fitted.draws(), counts_of(data, fitted), seed=seed)
+
+
+def log_score(draws: Sequence[Draw], counts: sp.csr_array, *, seed: int) -> float:
     """Return the mean log predictive probability of a word in one half of each document [D, V].
 
-    Proportions are inferred from the other half, given topics [K, V] and concentrations [K]. Raises
-    a ValueError if no document has two words.
+    Proportions are inferred from the other half. Raises a ValueError if no document has two words.
     """
     halves = split_tokens(counts, seed)
     if not predictable(*halves):
         raise ValueError("no document has two words, one to predict from the other")
-    return -float(np.log(_perplexity(topics, alpha, *halves, seed)))
+    return -float(np.log(_perplexity(draws, *halves, seed)))
 
 
 def _perplexity(
-    topics: ArrayLike, alpha: ArrayLike, observed: sp.csr_array, target: sp.csr_array, seed: int
+    draws: Sequence[Draw], observed: sp.csr_array, target: sp.csr_array, seed: int
 ) -> float:
+    """Return the perplexity of the mean over the draws, with eight chains of sweeps or more."""
     data = completion(observed, target)
-    table = jnp.maximum(jnp.asarray(topics), jnp.finfo(jnp.float32).tiny)
-    log_topics, concentrations = jnp.log(table), jnp.asarray(alpha, jnp.float32)
-    log_p = [
-        np.asarray(log_predictive(key, log_topics, concentrations, data), np.float64)
-        for key in jax.random.split(jax.random.key(seed), CHAINS)
-    ]
-    return perplexity(logsumexp(log_p, axis=0) - np.log(CHAINS), data.counts)
+    repeats = -(-CHAINS // len(draws))
+    keys = iter(jax.random.split(jax.random.key(seed), repeats * len(draws)))
+    total = np.full(len(data.words), -np.inf)
+    for draw in draws:
+        log_topics, alpha = log_of(draw), jnp.asarray(draw.alpha, jnp.float32)
+        for key in itertools.islice(keys, repeats):
+            log_p = log_predictive(key, log_topics, alpha, data)
+            total = np.logaddexp(total, np.asarray(log_p, np.float64))
+    return perplexity(total - np.log(repeats * len(draws)), data.counts)
 
 
 def measure_topics(fitted: TopicFit, documents: sp.csr_array) -> dict[str, Any]:

@@ -1,11 +1,30 @@
 """Protocols of fits for code that handles topic models."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 
 from simplex_jax._src.models.topics.options import TopicOptions
+
+
+class Draw(NamedTuple):
+    """All topics of a posterior sample, or their posterior means, to predict documents with."""
+
+    topics: np.ndarray  # [k, V]
+    alpha: np.ndarray  # concentrations of topic proportions, [k]; 0 in rows that are no topics
+    reported: np.ndarray  # the topic of the fit that each is, int [k]; -1 if it is not reported
+
+
+class Shares(NamedTuple):
+    """Topic proportions of consecutive documents."""
+
+    first: int  # row of the first document
+    proportions: np.ndarray  # posterior means, float32 [n, K]; see `CountFit.shards`
+    # Estimated Monte-Carlo standard error of the most uncertain proportion of each document,
+    # float32 [n]
+    error: np.ndarray
 
 
 class TopicFit(Protocol):
@@ -83,17 +102,14 @@ class CountFit(TopicFit, Protocol):
     def settings(self) -> TopicOptions:
         """The settings of the run."""
 
-    @property
-    def alpha(self) -> np.ndarray:
-        """Concentrations of topic proportions, [K]."""
+    def draws(self) -> Sequence[Draw]:
+        """Return the topics to predict documents with, equally weighted."""
 
-    @property
-    def alpha_sd(self) -> np.ndarray:
-        """Their posterior standard deviations, [K]."""
+    def shards(self, documents: sp.csr_array, *, seed: int) -> Iterator[Shares]:
+        """Yield the topic proportions of documents [D, V], in bounded memory.
 
-    @property
-    def complete(self) -> tuple[np.ndarray, np.ndarray]:
-        """All topics and concentrations, those above first, then such as are not reported."""
+        Rows sum to 1, or leave the share of topics that are not reported.
+        """
 
     @property
     def proportions_error(self) -> np.ndarray:

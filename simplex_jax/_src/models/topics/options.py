@@ -20,11 +20,6 @@ class TopicOptions(RunOptions):
         unset="native where it works",
         parameter=None,
     )
-    share_error: float = option(
-        "Estimated Monte-Carlo error at which the sampling of a document's topic shares ends; a "
-        "larger one takes less time.",
-        default=SHARE_ERROR,
-    )
 
 
 def check_words(size: Size) -> None:

@@ -5,8 +5,8 @@ are keyed by its words, regardless of the other documents and of its position.
 """
 
 import functools
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from simplex_jax._src.models.options import number
 from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.concentrations import positive
 from simplex_jax._src.models.topics.data import as_data, in_memory, size_of
-from simplex_jax._src.models.topics.fits import CountFit
+from simplex_jax._src.models.topics.fits import CountFit, Draw, Shares
 from simplex_jax._src.models.topics.options import SHARE_ERROR
 from simplex_jax._src.runtime.session import Progress
 
@@ -41,24 +41,8 @@ _SWEEPS = 640
 _FEWER, _FEWEST = 4, 64  # factor by which arrays of documents shrink, and their smallest width
 _MOST_TOKENS = 2**21  # of a shard, which ends earlier if documents are long
 _MOST_SHARES = 2**22  # likewise, if there are many topics
+_TINY = np.finfo(np.float32).tiny
 _STREAM = 0x7064  # keeps the random numbers apart from those of a fit with the same seed
-
-
-class Shares(NamedTuple):
-    """Topic proportions of consecutive documents.
-
-    Attributes:
-        first: Row of the first document.
-        proportions: Posterior means, float32 [n, K]; rows sum to 1.
-        error: Estimated Monte-Carlo standard error of the most uncertain share of each document,
-            float32 [n]: the upper 90% limit by the spread of eight independent chains. It is still
-            too small for 20 to 34% of documents of a dozen words, because sampling ends when the
-            spread happens to be small, and a mode that no chain found adds nothing.
-    """
-
-    first: int
-    proportions: np.ndarray
-    error: np.ndarray
 
 
 def transform(
@@ -79,7 +63,7 @@ def transform(
         alpha: Concentration of topic proportions, per topic, a scalar or [K], such as `Fit.alpha`.
         counts: The documents, [D, V]; a corpus on disk is read a shard at a time.
         seed: Seed of the sweeps.
-        share_error: Acceptable estimated error of a share, at least 0; see `Shares`.
+        share_error: Acceptable estimated error of a share, at least 0; see `shards`.
         sweeps: Maximum sweeps over a document in each of eight chains, after a burn-in of 6.
         shard: Maximum number of documents processed at once; no result depends on it.
         engine: Engine of the sweeps, "native" or "xla"; by default native if available.
@@ -128,11 +112,15 @@ def joined(
 
 def infer(fitted: CountFit, data: Any, *, seed: int = 0) -> np.ndarray:
     """Return the topic proportions of other documents over any vocabulary; see `Fit.transform`."""
+    counts = counts_of(data, fitted)
+    shape = (counts.shape[0], len(fitted.topics))
+    return joined(fitted.shards(counts, seed=seed), shape)[0]
+
+
+def counts_of(data: Any, fitted: CountFit) -> sp.csr_array:
+    """Return documents over any vocabulary as counts [D, V] of the words of a fit."""
     documents = in_memory(as_data(data, fitted.vocabulary))
-    mapped = to_vocabulary(documents, fitted.vocabulary).corpus
-    most = fitted.settings.share_error
-    shares = transform(*fitted.complete, mapped, seed=seed, share_error=most)
-    return shares[:, : len(fitted.topics)]
+    return to_vocabulary(documents, fitted.vocabulary).corpus.counts
 
 
 def shards(
@@ -145,7 +133,6 @@ def shards(
     sweeps: int = _SWEEPS,
     shard: int = SHARD,
     engine: str | None = None,
-    reported: int | None = None,
 ) -> Iterator[Shares]:
     """Yield the topic proportions of documents, a shard at a time.
 
@@ -155,11 +142,13 @@ def shards(
     extended by about half at a time, until the error is at most `share_error` or all sweeps are
     done. A document without words has the prior mean.
 
-    Arguments and errors are those of `transform`. `reported` is how many of the topics, the first
-    ones, get a column; by default all.
+    Arguments and errors are those of `transform`.
 
     Yields:
-        The shares of consecutive documents.
+        The shares of consecutive documents; rows sum to 1. The error is the upper 90% limit by the
+        spread of the eight chains. It is still too small for 20 to 34% of documents of a dozen
+        words, because sampling ends when the spread happens to be small, and a mode that no chain
+        found adds nothing.
 
     Example:
         >>> import scipy.sparse as sp
@@ -188,29 +177,116 @@ def shards(
     key = fold_in(jax.random.key(seed), np.uint32(_STREAM))
     engine = engines.resolve(engine, len(table))
     likelihood = _lay_out(jnp.asarray(table), engine)
-    shard = max(1, min(shard, _MOST_SHARES // len(table)))
 
-    def work() -> Iterator[Shares]:
-        width = min(shard, size.documents)
-        for first, last in cuts(token_ends(counts), shard):
-            part = counts.rows(first, last) if isinstance(counts, Stored) else counts[first:last]
-            documents, order = side_by_side(part, width)
-            numbers = np.pad(_identities(part)[order], (0, width - len(order)))
-            documents = documents._replace(ids=jnp.asarray(numbers))
-            means, errors = _average(
-                key, likelihood, concentrations, documents, share_error, sweeps, engine
-            )
-            rows = np.empty((last - first, len(table)), np.float32)
-            error = np.empty(last - first, np.float32)
-            rows[order], error[order] = means[: last - first], errors[: last - first]
-            yield Shares(first, rows[:, :reported], error)
+    def infer(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
+        return _average(key, likelihood, concentrations, documents, share_error, sweeps, engine)
 
-    return work()
+    return _each_shard(counts, min(shard, _MOST_SHARES // len(table)), infer)
+
+
+def over_draws(
+    draws: Sequence[Draw],
+    columns: int,
+    counts: sp.csr_array,
+    *,
+    seed: int,
+    engine: str | None = None,
+) -> Iterator[Shares]:
+    """Yield the topic proportions of documents, averaged over posterior samples of the topics.
+
+    In each sample they are inferred as by `shards`, but by one chain of 11 sweeps, or by as many as
+    make eight in all. Samples have equally many rows of topics. There is a column for each of the
+    first `columns` reported topics: rows leave the share of those that are not reported.
+
+    Yields:
+        The shares of consecutive documents. The error is by the spread over the samples, as if
+        these were independent; it includes the differences between their topics, and is NaN for a
+        single chain.
+
+    Example:
+        >>> import numpy as np, scipy.sparse as sp
+        >>> from simplex_jax._src.models.topics.fits import Draw
+        >>> topics = np.array([[0.9, 0.1], [0.1, 0.9]])
+        >>> draw = Draw(topics, np.array([0.5, 0.5]), np.array([0, -1]))
+        >>> (part,) = over_draws([draw], 1, sp.csr_array([[0, 30]]), seed=0)
+        >>> part.proportions.shape, bool(part.proportions[0, 0] < 0.2)
+        ((1, 1), True)
+    """
+    key = fold_in(jax.random.key(arguments.seed(seed)), np.uint32(_STREAM))
+    repeats, rows = -(-CHAINS // len(draws)), len(draws[0].alpha)
+    engine = engines.resolve(engine, rows)
+
+    def infer(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
+        total = squares = np.zeros((columns, len(documents.lengths)))
+        for sample, draw in enumerate(draws):
+            given = log_of(draw), jnp.asarray(draw.alpha, jnp.float32), jnp.asarray(draw.reported)
+            for repeat in range(repeats):
+                own = fold_in(key, np.uint32(sample * repeats + repeat))
+                theta = np.asarray(_one_chain(own, *given, documents, columns, engine), np.float64)
+                total, squares = total + theta, squares + theta**2
+        chains = len(draws) * repeats
+        variance = np.maximum(squares / chains - (total / chains) ** 2, 0).max(axis=0)
+        return (total / chains).T, np.sqrt(variance / (chains - 1))
+
+    return _each_shard(counts, min(SHARD, _MOST_SHARES // rows), infer)
+
+
+@functools.partial(jax.jit, static_argnames=("columns", "engine"))
+def _one_chain(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    reported: jax.Array,
+    documents: Documents,
+    columns: int,
+    engine: str,
+) -> jax.Array:
+    """Return the proportions of documents by one chain, [columns, B]."""
+    result = engines.sweeps(
+        key,
+        log_topics,
+        alpha,
+        documents,
+        None,
+        times=_BURN_IN + _AT_ONCE,
+        burn_in=_BURN_IN,
+        tally=True,
+        engine=engine,
+    )
+    theta = alpha[:, None] + result.documents / _AT_ONCE
+    theta = theta / jnp.sum(theta, axis=0)
+    # The index -1 is that of the last row, of topics without a column.
+    return jnp.zeros((columns + 1, theta.shape[1])).at[reported].add(theta)[:columns]
+
+
+def log_of(draw: Draw) -> jax.Array:
+    """Return the logarithm of topics [k, V], finite except in rows that are no topics."""
+    logs = jnp.log(jnp.maximum(jnp.asarray(draw.topics, jnp.float32), _TINY))
+    return jnp.where(jnp.asarray(draw.alpha)[:, None] > 0, logs, -jnp.inf)
+
+
+def _each_shard(
+    counts: sp.csr_array | Stored,
+    shard: int,
+    infer: Callable[[Documents], tuple[np.ndarray, np.ndarray]],
+) -> Iterator[Shares]:
+    """Yield the proportions [n, K] and errors [n] that `infer` returns for documents laid out."""
+    shard = max(1, shard)
+    width = min(shard, size_of(counts).documents if isinstance(counts, Stored) else counts.shape[0])
+    for first, last in cuts(token_ends(counts), shard):
+        part = counts.rows(first, last) if isinstance(counts, Stored) else counts[first:last]
+        documents, order = side_by_side(part, width)
+        numbers = np.pad(_identities(part)[order], (0, width - len(order)))
+        means, errors = infer(documents._replace(ids=jnp.asarray(numbers)))
+        rows = np.empty((last - first, means.shape[1]), np.float32)
+        error = np.empty(last - first, np.float32)
+        rows[order], error[order] = means[: last - first], errors[: last - first]
+        yield Shares(first, rows, error)
 
 
 @functools.partial(jax.jit, static_argnames="engine")
 def _lay_out(topics: jax.Array, engine: str) -> jax.Array:
-    log_topics = jnp.log(jnp.maximum(topics, jnp.finfo(jnp.float32).tiny))
+    log_topics = jnp.log(jnp.maximum(topics, _TINY))
     return engines.lay_out(log_topics, engine=engine)
 
 

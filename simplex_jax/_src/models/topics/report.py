@@ -83,9 +83,16 @@ def leading_words(mean: np.ndarray, vocabulary: tuple[str, ...], most: int = 10)
 
 
 def topic_rows(
-    fitted: CountFit, top_words: int, names: Sequence[str] | None = None
+    fitted: CountFit,
+    top_words: int,
+    alpha: np.ndarray,
+    alpha_sd: np.ndarray,
+    names: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the template variables of each topic, in topic order, with names if given."""
+    """Return the template variables of each topic, in topic order, with names if given.
+
+    Its concentration in the proportions of documents, of `alpha` [K], is shown if it was learned.
+    """
     order, chains = coherences.top_words(fitted.topics, top_words), fitted.topics_range
     shown, sd = (
         np.take_along_axis(array, order, axis=1) for array in (fitted.topics, fitted.topics_sd)
@@ -94,9 +101,9 @@ def topic_rows(
         chains = np.take_along_axis(chains, order[None], axis=2)
     (lower, upper), kinds = interval_ends(fitted, np.clip(shown, 0, 1), sd, chains)
     scale = float(np.fmax(shown, upper).max())
-    show_alpha = np.ptp(fitted.alpha) > 0 and np.any(fitted.alpha_sd > 0)
-    alpha_sd = np.where(kinds == INTERVAL, fitted.alpha_sd, np.nan)
-    learned = gamma_interval(fitted.alpha, alpha_sd) if show_alpha else {}
+    show_alpha = np.ptp(alpha) > 0 and np.any(alpha_sd > 0)
+    known_sd = np.where(kinds == INTERVAL, alpha_sd, np.nan)
+    learned = gamma_interval(alpha, known_sd) if show_alpha else {}
     rows = common_rows(fitted)
     for k, row in enumerate(rows):
         words = [

@@ -22,21 +22,20 @@ NAMES = ("topics.csv", "topic_keys.txt", SHARES, saved.VOCABULARY)
 _TOP_WORDS = 20
 
 
-def write(fitted: CountFit, place: Path) -> None:
+def write(fitted: CountFit, place: Path, alpha: np.ndarray, *, rest: bool = False) -> None:
     """Write the files for people and for other programs, each atomically.
 
     `topics.csv` has the 20 most probable words of each topic with their probability and the ends of
     its 95% interval, by `intervals.beta_interval`, or of its range over the chains, as its last
-    column says, see `ends.ends`; `topic_keys.txt` has MALLET's format: topic, alpha and
+    column says, see `ends.ends`; `topic_keys.txt` has MALLET's format: topic, alpha [K] and
     these words, separated by tabs; `doc_topics.npz` has the proportions of the documents, their
     Monte-Carlo errors and their names, if the fit has any.
     """
     leading = top_words(fitted.topics, _TOP_WORDS)
     words = [" ".join(fitted.vocabulary[word] for word in row) for row in leading]
     rows = _rows_of_words(fitted, leading)
-    rest = len(fitted.complete[0]) > len(fitted.topics)
     errors = fitted.proportions_error
-    write_all(fitted, place, errors, rows, "probability", fitted.alpha, words, rest=rest)
+    write_all(fitted, place, errors, rows, "probability", alpha, words, rest=rest)
 
 
 def write_all(
