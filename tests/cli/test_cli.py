@@ -70,7 +70,11 @@ def test_a_run_writes_everything(texts, tmp_path):
     assert [key[:2] for key in keys] == [["0", "0.1"], ["1", "0.1"]]
     assert keys[0][2].split()[0] == top
     assert (out / "checkpoint").is_dir()
-    assert not (out / "samples").exists()
+    assert (
+        len(list((out / "samples").iterdir()))
+        == json.loads((out / "summary.json").read_text())["num_samples"]
+        // config["settings"]["chains"]
+    )
     html = (out / "report.html").read_text()
     assert "river" in html
     assert not re.search(r'(src|href)="(?!#|data:)|url\((?!#)', html)

@@ -49,7 +49,10 @@ def place(tmp_path_factory):
     place = tmp_path_factory.mktemp("effects")
     (place / "texts.csv").write_text("\n".join([COLUMNS, *rows()]) + "\n")
     common = ["--topics", 2, "--passes", 60, "--seed", 1, "--min-df", 1, "--max-df", 1.0, "--quiet"]
-    for name, more in {"run": ["--chains", 2, "--keep-samples", 6], "bare": []}.items():
+    for name, more in {
+        "run": ["--chains", 2, "--keep-samples", 6],
+        "bare": ["--keep-samples", 0],
+    }.items():
         result = invoke("lda", place / "texts.csv", *common, *more, "--out", place / name)
         assert result.exit_code == 0, result.stderr
     return place

@@ -12,7 +12,7 @@ from support.fits import assert_same
 
 from simplex_jax._src.corpus import from_counts, split_tokens, store
 from simplex_jax._src.corpus.embedded import embedded_corpus
-from simplex_jax._src.models import dpm, hdp, lda, pipeline, sam
+from simplex_jax._src.models import dpm, hdp, lda, options, pipeline, sam
 from simplex_jax._src.models.lda.options import Arguments
 from simplex_jax._src.models.sam import density, sparse
 from simplex_jax._src.models.topics import evaluation
@@ -252,3 +252,21 @@ def test_scores_are_what_evaluate_measures():
     mixture = dpm.fit(CORPUS, steps=20, seed=1)
     other = from_counts(COUNTS[:, [0, 2, 1, 3]], WORDS)
     assert mixture.score(CORPUS) == mixture.score(CORPUS, seed=5) > mixture.score(other)
+
+
+def test_samples_are_kept_by_default_and_change_nothing_else(monkeypatch):
+    vectors = COUNTS / np.linalg.norm(COUNTS, axis=1, keepdims=True)
+
+    def fit(**more):
+        yield lda.fit(CORPUS, 2, steps=60, seed=1, chains=2, **more)
+        yield sam.fit(vectors, 2, steps=40, sample_every=1, eval_every=8, seed=1, **more)
+
+    bare = list(fit(keep_samples=0))
+    for fitted, without in zip(fit(), bare, strict=True):
+        assert len(fitted.samples["step"]) == fitted.settings.keep_samples == options.KEPT
+        assert_same(fitted, without, "samples", "again")
+    monkeypatch.setattr(options, "_MOST_KEPT", 4 * 2 * 2 * 4 * 3)
+    with pytest.warns(UserWarning, match="keeps 3 posterior samples of the topics, not 20: each"):
+        few = next(fit())
+    assert len(few.samples["step"]) == 3
+    assert len(next(fit(keep_samples=7)).samples["step"]) == 7

@@ -61,11 +61,15 @@ def machine(count: int = 1) -> str:
 def memory(needed: Mapping[str, int], remedy: str) -> str:
     """Return lines on the device memory that each part of a run needs, and the total.
 
-    The remedy is added if this is more than the device has.
+    "samples" are on disk. The remedy is added if this is more than the device has.
     """
     total, available = needed["total"], devices.memory()
-    parts = [(name, size) for name, size in needed.items() if name != "total"]
-    lines = [f"{name:10} {devices.size(size):>12}" for name, size in parts]
+    where = {"samples": "  on disk, kept (--keep-samples)"}
+    lines = [
+        f"{name:10} {devices.size(size):>12}{where.get(name, '')}"
+        for name, size in needed.items()
+        if name != "total"
+    ]
     lines.append(
         f"{'in all':10} {devices.size(total):>12}  of {devices.size(available)} on this device"
     )

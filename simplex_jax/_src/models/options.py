@@ -10,6 +10,7 @@ import functools
 import inspect
 import math
 import types
+import warnings
 from collections.abc import Callable, Sequence
 from typing import (
     Any,
@@ -32,6 +33,11 @@ from simplex_jax._src import arguments
 
 MOST_CONCENTRATION = 2.0**24
 """Largest concentration of a Dirichlet distribution: float32 still resolves one more token."""
+
+KEPT = 20
+"""Default number of posterior samples to keep of each chain."""
+
+_MOST_KEPT = 10**9  # bytes of the samples kept by default
 
 D = TypeVar("D")
 D2 = TypeVar("D2")
@@ -392,11 +398,13 @@ class RunOptions:
         parameter=None,
     )
     chains: int = option("Parallel chains.", default=1, least=1, parameter="n_chains")
-    keep_samples: int = option(
-        "Posterior samples to keep, evenly spaced over the last half of the run, or all of them if "
-        "there are fewer.",
-        default=0,
+    keep_samples: int | None = option(
+        "Posterior samples to keep of each chain, evenly spaced over the last half of the run, or "
+        "all of them if there are fewer. Each takes 4 bytes per topic and word, on disk, or in "
+        "Python without samples_dir in memory.",
+        default=None,
         least=0,
+        unset=f"{KEPT}, or as many as take 1 GB if these are fewer",
         metavar="NUMBER",
     )
     seed: int = option(
@@ -406,6 +414,20 @@ class RunOptions:
         most=arguments.MOST_SEED,
         parameter="random_state",
     )
+
+
+def number_kept(given: int | None, chains: int, topics: int, words: int) -> int:
+    """Return how many samples of topics a run keeps, and warn if that is less than the default."""
+    if given is not None:
+        return given
+    each = 4 * chains * topics * words
+    if (number := min(KEPT, _MOST_KEPT // each)) < KEPT:
+        warnings.warn(
+            f"the run keeps {number} posterior samples of the topics, not {KEPT}: each takes "
+            f"{each / 1e9:.2g} GB. For more give their number (keep_samples, --keep-samples)",
+            stacklevel=2,
+        )
+    return number
 
 
 def as_json(settings: RunOptions) -> dict[str, Any]:

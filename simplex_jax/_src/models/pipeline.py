@@ -84,7 +84,7 @@ class Session:
         "Directory of the kept samples; it must not hold those of another run.",
         default=None,
         check=lambda name, value: None if value is None else Path(value),
-        unset="in memory",
+        unset="in memory, and in checkpoints",
         parameter=None,
     )
     progress: Progress | None = option(

@@ -154,6 +154,7 @@ def test_memory_is_that_of_the_arrays():
     result = memory.estimate(from_counts(counts), settings, heldout=(counts[:9], counts[:9]))
     assert result["corpus"] == pytest.approx(4 * (tokens + 200), rel=0.05)
     assert result["state"] == pytest.approx(2 * (tokens + 8 * num_topics * 300), rel=0.1)
+    assert result.pop("samples") == 20 * 4 * num_topics * 300
     assert result["total"] == sum(result.values()) - result["total"]
     assert result.pop("documents") == 0  # names of a corpus in memory lie there already
     assert min(result.values()) > 0

@@ -3,7 +3,7 @@
 import dataclasses
 
 from simplex_jax._src.corpus import Corpus
-from simplex_jax._src.models.options import RunOptions, option, options
+from simplex_jax._src.models.options import RunOptions, number_kept, option, options
 from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.runtime import session
 
@@ -36,4 +36,8 @@ def settle(data: Corpus, heldout: Corpus | None, options: Options) -> Options:
     if options.batch_size not in (None, size):
         raise ValueError(f"batch_size must be {size}, all documents; it is {options.batch_size}")
     length = session.length(1, options, default_passes=200.0, eval_every=4, sample_every=1)
-    return dataclasses.replace(options, batch_size=size, passes=None, **length._asdict())
+    words = len(data.vocabulary)
+    kept = number_kept(options.keep_samples, options.chains, options.num_topics, words)
+    return dataclasses.replace(
+        options, batch_size=size, passes=None, keep_samples=kept, **length._asdict()
+    )

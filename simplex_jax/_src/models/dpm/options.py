@@ -12,6 +12,7 @@ from simplex_jax._src.models.dpm.data import Data
 from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.model import Gamma
 from simplex_jax._src.models.options import (
+    KEPT,
     MOST_CONCENTRATION,
     RunOptions,
     again,
@@ -57,12 +58,14 @@ class Options(RunOptions):
     )
     eval_every: int | None = again("eval_every", default=None, unset="5, or a 16th of a pass")
     sample_every: int | None = again("sample_every", default=None, unset="1, or a 16th of a pass")
-    keep_samples: int = option(
-        "Partitions to keep per chain, evenly spaced over the last half of the run, to summarise "
-        "the clusters and assign new rows.",
-        default=20,
+    keep_samples: int = again(
+        "keep_samples",
+        default=KEPT,
+        help="Posterior samples to keep of each chain, evenly spaced over the last half of the "
+        "run, or all of them if there are fewer. The clusters are summarised from them, and new "
+        "rows assigned. Each takes 1 or 2 bytes per row, in memory.",
         least=1,
-        metavar="NUMBER",
+        unset=None,
     )
     alpha: float | str = concentration(
         "Concentration of the process; larger ones make more clusters. learn: sample it.",

@@ -7,6 +7,7 @@ from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.models import growth
 from simplex_jax._src.models.hdp.state import BETA, check_capacity
 from simplex_jax._src.models.options import (
+    KEPT,
     MOST_CONCENTRATION,
     again,
     check_priors,
@@ -73,12 +74,14 @@ class Options(TopicOptions):
         help="Updates between the samples of the number of topics and the concentrations.",
         unset="1",
     )
-    keep_samples: int = option(
-        "Samples to keep in memory per chain, evenly spaced over the last half of the run, to "
-        "summarise the topics.",
-        default=20,
+    keep_samples: int = again(
+        "keep_samples",
+        default=KEPT,
+        help="Posterior samples to keep of each chain, evenly spaced over the last half of the "
+        "run, or all of them if there are fewer. The topics and the proportions of documents are "
+        "summarised from them. Each takes 2 bytes per token, in memory.",
         least=1,
-        metavar="NUMBER",
+        unset=None,
     )
     beta: float = option(
         "Concentration of words, per word (not the sum); smaller ones make more topics.",

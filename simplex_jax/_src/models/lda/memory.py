@@ -56,7 +56,8 @@ def estimate(
         draws all topics on each device; "summary", moments of the topics and the sample being
         added, on all devices or, if these do not share the topics, on the first; "heldout", on the
         first; "documents", names and places of the documents of a corpus on disk, if the device
-        uses host memory; and the "total". The programs and the allocator need some 10% more.
+        uses host memory; and the "total". The programs and the allocator need some 10% more. And
+        "samples", those kept, which are not in the total: the command writes them to disk.
 
     Example:
         >>> import scipy.sparse as sp
@@ -65,7 +66,7 @@ def estimate(
         >>> counts = sp.csr_array([[3, 0, 1], [0, 2, 1]])
         >>> parts = lda.memory.estimate(from_counts(counts), lda.resolve(counts, 2))
         >>> sorted(parts)
-        ['corpus', 'documents', 'heldout', 'state', 'summary', 'total', 'update']
+        ['corpus', 'documents', 'heldout', 'samples', 'state', 'summary', 'total', 'update']
     """
     data, kernel, state, batch = _shapes(corpus, settings)
     own = _own_topics(settings)
@@ -85,7 +86,8 @@ def estimate(
         "heldout": 0 if heldout is None else _heldout(heldout, settings.num_topics),
         "documents": _DOCUMENT * size_of(corpus).documents if on_cpu and is_stored(corpus) else 0,
     }
-    return parts | {"total": sum(parts.values())}
+    kept = 4 * settings.keep_samples * settings.chains * settings.num_topics
+    return {"samples": kept * size_of(corpus).words, **parts, "total": sum(parts.values())}
 
 
 def check(data: Training, settings: Any) -> None:

@@ -22,7 +22,14 @@ from simplex_jax._src.models.lda.kernel import (
     check_memoised,
     total_of,
 )
-from simplex_jax._src.models.options import MOST_CONCENTRATION, again, number, option, options
+from simplex_jax._src.models.options import (
+    MOST_CONCENTRATION,
+    again,
+    number,
+    number_kept,
+    option,
+    options,
+)
 from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.models.topics.concentrations import LEARN
 from simplex_jax._src.models.topics.data import (
@@ -347,6 +354,7 @@ def resolve_options(data: Training, heldout: Heldout | None, options: Options) -
         passes=None,
         target_ess=target_ess,
         **length._asdict(),
+        keep_samples=number_kept(options.keep_samples, settings.chains or 1, *shape),
         devices=_sharing(_devices(data, size, settings), batch_size, size, memoised),
     )
     (check_memoised if memoised else check_local)(shape, local_step(settings))

@@ -197,6 +197,7 @@ def keep(settings: Options, window: Window, folder: Folder | None) -> Kept:
         lead = settings.chains == 1
         return {name: np.asarray(array)[None if lead else ...] for name, array in arrays.items()}
 
+    assert settings.keep_samples is not None  # settled
     return Kept(sample, settings.keep_samples, window, folder)
 
 

@@ -12,6 +12,7 @@ from simplex_jax._src.models.options import (
     check_priors,
     concentration,
     gamma_prior,
+    number_kept,
     option,
     options,
 )
@@ -164,6 +165,7 @@ def settle(data: Data, heldout: Data | None, options: Options) -> Options:
         friction=None if step.is_metropolis(options.sampler) else friction,
         inner_steps=options.inner_steps or default.inner_steps,
         passes=None,
+        keep_samples=number_kept(options.keep_samples, options.chains, *shape),
         **length._asdict(),
     )
 

@@ -69,6 +69,7 @@ def read(event: Event, chains: int) -> dict[str, np.ndarray]:
 
 def keep(settings: Options, folder: Folder | None) -> Kept:
     """Return the hook that keeps thinned samples, in a directory or in memory."""
+    assert settings.keep_samples is not None  # settled
     return Kept(
         lambda event: read(event, settings.chains),
         settings.keep_samples,
