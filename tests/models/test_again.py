@@ -116,7 +116,7 @@ def test_the_command_that_a_run_prints_gives_the_same_files(model, texts, monkey
     result = invoke(model, "my texts.txt", *options, *length, "--out", "ended")
     assert result.exit_code == 0, result.output
     again = json.loads((texts / "ended" / "config.json").read_text())["again"]
-    assert f": {again}\n" in result.output
+    assert f"this again:  {again}\n" in result.output
     assert shlex.split(again)[:3] == ["simplex-jax", model, "my texts.txt"]
     assert "--seconds" not in again
     assert "--time-limit" not in again

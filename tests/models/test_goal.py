@@ -1,4 +1,4 @@
-"""Runs that end when they are good: effective sizes, levels, and what a look decides."""
+"""Runs that end by a rule: effective sizes, levels, and what a check decides."""
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from support.fits import assert_same
 from simplex_jax._src.evaluate import diagnostics
 from simplex_jax._src.models import goal, lda
 from simplex_jax._src.models.lda import posterior
+from simplex_jax._src.models.topics import data
 from simplex_jax._src.runtime.hooks import Event
 
 
@@ -38,81 +39,104 @@ def test_effective_sizes_of_what_is_too_short_or_stands_still_are_zero():
     assert goal.effective(np.ones((50, 1))) == 0
 
 
-@pytest.mark.parametrize(("slope", "expected"), [(0.0, True), (-0.5, False), (0.5, False)])
-def test_a_level_has_settled_if_it_no_longer_drifts(slope, expected, seed):
-    """A drift of a half; false-alarm rate about 0.3% at a fresh seed."""
-    rng = np.random.default_rng(seed)
-    trace = 7.0 + autoregressive(rng, 400, 1, 0.5, 0.05)
-    assert goal.settled(trace + slope * np.linspace(0, 1, 400)[:, None]) is expected
-    assert not goal.settled(trace[:9])
+def test_the_sizes_of_chains_that_are_apart_are_added(seed):
+    trace = autoregressive(np.random.default_rng(seed), 2000, 2, 0.6) + np.array([0.0, 50.0])
+    assert goal.added(trace) == pytest.approx(4000 / 4, rel=0.3)
+    assert goal.effective(trace) < 10
 
 
-def event(step, seconds=0.0):
-    return Event(step, 0, 2**31 - 1, seconds, 0.0, None, None, {})
+def event(step, seconds=0.0, due=True):
+    return Event(step, 0, 2**31 - 1, seconds, 0.0, None, None, {}, due=due)
 
 
-def steps_of(hook, seconds=0.01, most=2000):
+def goal_of(traces=dict, level=lambda done: 7.0, **options):
+    """A goal whose level depends on the updates done, evaluated at every update."""
+    given = {"active": True, "every": 1} | options
+    return goal.Goal(traces, "level", lambda event, traces: level(event.step), **given)
+
+
+def end_of(hook, seconds=0.01, most=3000):
     return next((n for n in range(1, most) if hook(event(n, n * seconds))), None)
 
 
-def grown(rng, size, level=None):
-    """The second halves of traces that grow at each look; the first `size` entries stand still."""
-    x, count = rng.normal(size=(5000, 1, 10)), iter(range(5000))
-    x[:, :, :size] = x[0, :, :size]
-
-    def traces():
-        n = next(count)
-        result = {"share": x[20 * n : 40 * n]}
-        return result if level is None else result | {"level": level[20 * n : 40 * n]}
-
-    return traces
+def falling(done):
+    """A level that halves what it has left whenever a run doubles."""
+    return 7 + 0.5 / done
 
 
-def test_it_ends_when_nine_in_ten_are_good(seed):
-    rng = np.random.default_rng(seed)
-    assert steps_of(goal.Goal(grown(rng, 1), "level", 200.0, 1e6)) < 100
-    assert steps_of(goal.Goal(grown(rng, 2), "level", 200.0, 1e6)) is None
+def test_it_ends_when_the_level_has_settled():
+    """The change since half is 0.5 / done or, of checks in between, a little more."""
+    hook = goal_of(level=falling)
+    assert 0.5 / goal.TOLERANCE <= end_of(hook) <= 1.2**3 * 0.5 / goal.TOLERANCE
+    assert (hook.reason, hook.ended()) == ("goal", True)
+    # One check by chance is not enough: the level falls all the time, but for one moment.
+    steps = [n for n in range(1, 3000) if goal._is_due(n)]
+    by_chance = {steps[20]: -steps[20] // 2}
+    assert end_of(goal_of(level=lambda done: -0.1 * by_chance.get(done, done))) is None
 
 
-def test_it_waits_for_the_level(seed):
-    rng = np.random.default_rng(seed)
-    level = rng.normal(7.0, 0.1, (5000, 1)) - np.minimum(np.arange(5000), 400)[:, None] / 100
-    flat = steps_of(goal.Goal(grown(rng, 0, level[1000:]), "level", 200.0, 1e6))
-    assert flat < steps_of(goal.Goal(grown(rng, 0, level), "level", 200.0, 1e6))
+def test_it_waits_for_effective_samples_of_the_level(seed):
+    trace = autoregressive(np.random.default_rng(seed), 3000, 2, 0.9)
+    hook = goal_of(lambda: {"level": trace[: next(count)]})
+    count = iter(range(0, 3000, 20))
+    assert end_of(hook) > goal.ENOUGH / 20
+    # Of a level that cannot move, such as that of a single topic, no samples are asked.
+    assert end_of(goal_of(lambda: {"level": np.ones((20, 2))})) < 10
+    assert end_of(goal_of(lambda: {"level": np.ones((5, 2))})) is None
 
 
-def test_it_ends_in_time_but_not_before_its_steps(seed):
-    rng = np.random.default_rng(seed)
-    assert steps_of(goal.Goal(grown(rng, 9), "level", 200.0, 0.5)) == 50
-    assert steps_of(goal.Goal(grown(rng, 9), "level", 200.0, 0.5, 300)) == 300
+def test_it_ends_at_its_limits_and_says_which():
+    never = {"level": lambda done: -0.1 * done}
+    hook = goal_of(limit=77, **never)
+    assert (end_of(hook), hook.reason, hook.ended()) == (77, "limit", True)
+    hook = goal_of(limit=77, seconds=0.5, **never)
+    assert (end_of(hook), hook.reason, hook.ended()) == (50, "clock", False)
 
 
-def test_looks_are_rare():
-    looks = []
+def test_the_checks_of_a_run_depend_on_its_updates_alone():
+    """A clock may end it between two evaluations, and it may be resumed with or without a goal."""
+    whole = goal_of(level=falling, every=3)
+    last = next(n for n in range(3, 3000, 3) if whole(event(n)))
+    checks = [n for n in range(3, last + 1, 3) if goal._is_due(n // 3)]
+    assert 10 < len(checks) < 25
+    assert [done for done, _ in whole.save()["levels"]] == checks
+    first = goal_of(level=falling, every=3, active=False)
+    cut = last // 2 - last // 2 % 3
+    assert not any(first(event(n)) for n in range(3, cut + 1, 3))
+    first(event(cut + 1, due=False))
+    rest = goal_of(level=falling, every=3)
+    rest.load(first.save())
+    assert next(n for n in range(cut + 3, 3000, 3) if rest(event(n))) == last
+    assert rest.save() == whole.save()
 
-    def traces():
-        looks.append(1)
-        return {"share": np.zeros((10, 1))}
 
-    assert steps_of(goal.Goal(traces, "level", 1.0, 1e6)) is None
-    assert 30 < len(looks) < 50
-
-
-def test_a_run_with_a_length_goes_its_way():
-    assert steps_of(goal.Goal(lambda: 1 / 0, "level", None, 0.0)) is None
+def test_the_time_left_is_estimated():
+    """Of a level that halves what it has left whenever a run doubles, from the first checks on."""
+    hook, expected = goal_of(level=falling), []
+    for n in range(1, 3000):
+        happened = event(n)
+        ended = hook(happened)
+        expected.append(happened.metrics.get("expected_steps"))
+        if ended:
+            break
+    known = [entry for entry in expected[20:] if entry is not None]
+    assert known[-1] == n
+    assert all(n / 2 < entry < 2 * n for entry in known)
 
 
 @pytest.mark.parametrize("entries", [1, 2, 5, 12, 30])
-def test_nine_in_ten_are_at_least_nine_in_ten(entries, seed):
+def test_a_target_is_for_nine_in_ten_entries(entries, seed):
     """Of that many entries, all but a tenth, rounded down, must have the number that is told."""
     rng = np.random.default_rng(seed)
     trace = rng.normal(size=(400, 1, entries))
     trace[:, :, : entries // 10] = 1.0
-    happened = event(100)
-    assert goal.Goal(lambda: {"share": trace}, "level", 200.0, 1e6)(happened)
-    assert happened.metrics["ess_share"] > 200
+    assert end_of(goal_of(lambda: {"share": trace}, target=200.0)) < 10
     trace[:, :, entries // 10] = 1.0
-    assert not goal.Goal(lambda: {"share": trace}, "level", 200.0, 1e6)(event(100))
+    assert end_of(goal_of(lambda: {"share": trace}, target=200.0), most=100) is None
+
+
+def test_a_run_with_a_length_goes_its_way():
+    assert end_of(goal_of(level=lambda done: 7.0, active=False, limit=5, seconds=0.1)) is None
 
 
 COUNTS = sp.csr_array(
@@ -120,52 +144,67 @@ COUNTS = sp.csr_array(
 )
 
 
-def test_a_fit_without_a_length_ends_when_it_is_good_and_goes_on_after_a_cut(tmp_path):
-    whole = lda.fit(COUNTS, 2, alpha=0.5, target_ess=60, holdout=8)
-    sizes = [
-        {name: size for name, size in record.items() if name.startswith("ess_")}
-        for record in whole.metrics
-    ]
-    assert min(sizes[-1].values()) >= 60
-    assert not any(min(look.values()) >= 60 for look in sizes[:-1] if look)
-    assert not any("time was over" in warning for warning in whole.warnings)
+def test_a_fit_without_a_length_ends_when_it_has_settled_and_says_so():
+    fitted = lda.fit(COUNTS, 2, alpha=0.5, holdout=8)
+    last = fitted.metrics[-1]
+    assert (fitted.ended, last["goal"], last["settled"]) == ("goal", 1.0, 1.0)
+    assert last["ess_log_predictive"] >= goal.ENOUGH
+    assert fitted.again == "lda.fit(data, holdout=8, num_topics=2, alpha=0.5)"
+    assert fitted.verdict[0].startswith("The predictions have settled")
+    assert not fitted.warnings
+    assert fitted.settings.chains == 2
+    assert_same(eval(fitted.again, {"lda": lda, "data": COUNTS}), fitted)
+    other = lda.fit(COUNTS, 2, alpha=0.5, holdout=8, chains=1, time_limit=1e6)
+    assert "chains=1" in other.again
+    assert "time_limit" not in other.again
+
+
+def test_a_fit_without_held_out_documents_settles_by_its_likelihood():
+    fitted = lda.fit(COUNTS, 2, alpha=0.5)
+    assert fitted.ended == "goal"
+    assert fitted.metrics[-1]["ess_log_likelihood"] >= goal.ENOUGH
+
+
+def test_a_fit_with_a_target_ends_when_it_has_it_and_goes_on_after_a_cut(tmp_path):
+    whole = lda.fit(COUNTS, 2, alpha=0.5, target_ess=2000, holdout=8)
+    looks = [record for record in whole.metrics if "ess_prevalence" in record]
+    assert whole.ended == "goal"
+    assert looks[-1]["ess_prevalence"] >= 2000 > looks[-2]["ess_prevalence"]
+    sizes = {name: row["ess"] for name, row in whole.diagnostics.items()}
+    assert looks[-1]["ess_prevalence"] == pytest.approx(
+        min(sizes[f"prevalence {k}"] for k in (0, 1))
+    )
+    assert "target_ess=2000" in whole.again
     halfway = int(whole.metrics[len(whole.metrics) // 2]["step"])
-    options = {"alpha": 0.5, "target_ess": 60, "holdout": 8, "checkpoint": tmp_path}
+    options = {"alpha": 0.5, "target_ess": 2000, "holdout": 8, "checkpoint": tmp_path}
     lda.fit(COUNTS, 2, hooks=[Cut(halfway)], **options)
     assert_same(lda.fit(COUNTS, 2, resume=True, **options), whole)
 
 
-def test_the_goal_counts_as_the_diagnostics_do():
-    """One run said "78 effective samples" and "fewer than 10" of the same quantity."""
-    fitted = lda.fit(COUNTS, 2, alpha=0.5, target_ess=60, holdout=8)
-    assert fitted.settings.chains == 2
-    last, sizes = fitted.metrics[-1], {n: row["ess"] for n, row in fitted.diagnostics.items()}
-    assert last["ess_log_predictive"] == pytest.approx(sizes["log_predictive"])
-    assert last["ess_prevalence"] == pytest.approx(min(sizes[f"prevalence {k}"] for k in (0, 1)))
-
-
 def test_a_fit_whose_time_is_over_says_what_it_has():
     short = lda.fit(COUNTS, 2, target_ess=1e6, time_limit=0.2, holdout=8)
-    start = "The time was over before the goal of 1e+06 effective samples: 2 of 2 topics"
-    (sentence,) = (sentence for sentence in short.warnings if sentence.startswith(start))
-    assert "Raise the time limit; if that does not help, a larger alpha" in sentence
+    assert short.ended == "clock"
+    assert "passes=" in short.again
+    text = " ".join(short.verdict)
+    assert "Of 1e+06 effective samples, nine in ten topics have" in text
+    assert "A longer run" in text
+    assert f"passes={4 * short.done['passes']}" in text
 
 
 def test_a_fit_that_a_hook_ends_does_not_blame_the_time():
-    fitted = lda.fit(COUNTS, 2, hooks=[lambda event: event.step >= 20], target_ess=1e6, holdout=8)
-    (sentence,) = (sentence for sentence in fitted.warnings if "the goal" in sentence)
-    assert sentence.startswith("A hook ended the run before the goal of 1e+06 effective samples:")
-    assert "time" not in sentence
+    fitted = lda.fit(COUNTS, 2, hooks=[lambda event: event.step >= 20], holdout=8)
+    assert fitted.ended == ""
+    assert "time" not in " ".join(fitted.verdict)
+    assert fitted.done["passes"] == int(fitted.metrics[-1]["step"])
 
 
-def test_a_hook_that_ends_a_run_before_its_passes_is_named_however_long_it_took(monkeypatch):
-    """By default the limit is 60 seconds or 200 passes, whichever comes last."""
-    monkeypatch.setattr(posterior, "_SECONDS", 1e-9)
-    fitted = lda.fit(COUNTS, 2, hooks=[Cut(20)], target_ess=1e6, chains=1)
-    (sentence,) = (sentence for sentence in fitted.warnings if "the goal" in sentence)
-    assert sentence.startswith("A hook ended the run before the goal")
-    records = [{"seconds": 1.0, "passes": passes} for passes in (199.0, 200.0)]
-    assert [posterior.is_over(fitted.settings, record) for record in records] == [False, True]
+def test_the_limit_of_a_run_depends_on_sizes_only(monkeypatch):
+    monkeypatch.setattr(posterior, "_DRAWS", 1.0)
+    monkeypatch.setattr(posterior, "_PASSES", 9)
+    fitted = lda.fit(COUNTS, 2, holdout=8)
+    assert (fitted.ended, fitted.done) == ("limit", {"passes": 9})
+    assert fitted.again == "lda.fit(data, holdout=8, num_topics=2)"
+    assert posterior.limit(lda.resolve(COUNTS, 2, target_ess=5.0), data.size_of(COUNTS)) > 1e9
 
 
 @pytest.mark.parametrize("given", [{"target_ess": 50}, {"time_limit": 9.0}])
@@ -198,8 +237,9 @@ def test_a_goal_and_a_length_take_each_others_place(tmp_path):
 
 @pytest.mark.slow
 def test_a_single_topic_is_good():
-    fitted = lda.fit(COUNTS, 1, target_ess=20, holdout=8, time_limit=30.0)
-    assert not any("time was over" in warning for warning in fitted.warnings)
+    assert lda.fit(COUNTS, 1, target_ess=20, holdout=8, time_limit=30.0).ended == "goal"
+    assert lda.fit(COUNTS, 1, holdout=8, time_limit=30.0).ended == "goal"
+    assert lda.fit(COUNTS, 1, time_limit=30.0).ended == "goal"
 
 
 def test_estimated_counts_have_a_length():
@@ -212,4 +252,4 @@ def test_topics_that_hardly_mix_are_written_without_intervals(tmp_path):
     short = lda.fit(COUNTS, 2, steps=3, chains=1)
     lines = (short.save(tmp_path / "run") / "topics.csv").read_text().splitlines()
     assert {tuple(line.split(",")[-3:]) for line in lines[1:]} == {("nan", "nan", "none")}
-    assert "time was over" not in " ".join(short.warnings)
+    assert "time" not in " ".join(short.verdict)

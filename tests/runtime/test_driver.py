@@ -354,11 +354,12 @@ def test_progress_writes_plain_lines_elsewhere():
 
 
 def test_progress_towards_a_goal_and_of_a_run_without_a_length():
-    file, happened = io.StringIO(), event(10, {"ess_share": 7.0}, seconds=2.0)
-    hooks.Progress(file=file, target=100.0)(happened)
-    hooks.Progress(file=file)(happened._replace(last_step=hooks.MAX_STEPS))
+    file = io.StringIO()
+    for metrics in ({"expected_steps": 60.0}, {}):
+        happened = event(10, metrics, seconds=2.0)._replace(last_step=hooks.MAX_STEPS)
+        hooks.Progress(file=file)(happened)
     assert file.getvalue().splitlines() == [
-        "step 10, 5 steps/s, 7 of 100 effective samples",
+        "step 10, 5 steps/s, about 00:10 left",
         "step 10, 5 steps/s",
     ]
 
@@ -375,6 +376,12 @@ def test_progress_draws_a_bar_on_a_terminal():
     progress.close()
     progress.close()
     assert "100/100" in file.getvalue()
+    progress = hooks.Progress(file=file)
+    progress(event(40, {"expected_steps": 80.0})._replace(last_step=hooks.MAX_STEPS))
+    progress(event(50, {"expected_steps": 90.0})._replace(last_step=hooks.MAX_STEPS))
+    progress.close()
+    assert "50/90" in file.getvalue()
+    assert "about" in file.getvalue()
     assert "perplexity=123.4" in file.getvalue()
 
 

@@ -57,8 +57,9 @@ class Commands(NamedTuple):
         lambda input, reading, typed: None
     )
     goal: Collection[str] = ()  # options of a goal that ends a run instead of a fixed length
-    # `settings -> effective sample size` at which a run ends; None for a fixed length
-    target: Callable[[Any], float | None] = lambda settings: None
+    # `(fit, input, directory) -> commands` to name at the end of a run, by what they do; the input
+    # is None for the embedded corpus
+    following: Callable[[Any, str | None, str], dict[str, str]] = lambda *run: {}
     # `settings -> devices` requested per process; None for all
     devices: Callable[[Any], int | None] = lambda settings: None
     # Similarity of topics (see `matching.align`), for models with a given number of them

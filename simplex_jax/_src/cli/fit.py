@@ -1,6 +1,7 @@
 """The command `fit`: a new or resumed run."""
 
 import dataclasses
+import shlex
 import signal
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,7 +16,7 @@ from simplex_jax._src.cli.commands import Commands
 from simplex_jax._src.cli.declared import declared_options
 from simplex_jax._src.cli.errors import one_line_errors, usage
 from simplex_jax._src.corpus import store
-from simplex_jax._src.models import files, pipeline
+from simplex_jax._src.models import files, pipeline, verdict
 from simplex_jax._src.models.options import declarations
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.runtime import devices, lock, output, saved
@@ -384,9 +385,7 @@ def _train(
     hooks: list[Hook] = [MetricsLog(directory / files.METRICS)] if is_first() else []
     if not quiet:
         say("compiling ...")
-        settings = plan.settings
-        target = commands.target(settings)
-        hooks.append(Progress(commands.shown, max_seconds=settings.seconds, target=target))
+        hooks.append(Progress(commands.shown, max_seconds=plan.settings.seconds))
     session = pipeline.Session(
         hooks=hooks,
         checkpoint=directory / directories.CHECKPOINT,
@@ -397,6 +396,8 @@ def _train(
     )
     fitted = pipeline.train(model, plan, session)
     fitted = dataclasses.replace(fitted, again=options.again(fitted, config))
+    place = options.shown(directory)
+    fitted = pipeline.judged(model, fitted, _longer(model.name, fitted, place))
     if commands.share is not None:
         with raise_together(OSError):  # before any process writes its share
             if is_first():
@@ -409,7 +410,17 @@ def _train(
         say(f"warning: {warning}")
     tell = console.speaker(quiet, results=True)
     tell(commands.outcome(fitted))
-    if fitted.again:
-        tell(f"this again, to the bit: {fitted.again}")
-    tell(f"written to {directory}; open {directory / files.REPORT}")
+    for sentence in fitted.verdict:
+        tell(sentence)
+    following = {"report": options.shown(directory / files.REPORT), "this again": fitted.again}
+    following |= commands.following(fitted, config["source"]["input"], place)
+    for name, entry in following.items():
+        if entry:
+            tell(f"{name + ':':12} {entry}")
     return fitted.interrupted
+
+
+def _longer(model: str, fitted: Any, place: str) -> str:
+    """Return the command that makes a run longer, "" if it has no update."""
+    length = [f"--{name} {number}" for name, number in verdict.longer(fitted.done).items()]
+    return f"simplex-jax {model} --resume {shlex.quote(place)} {length[0]}" if length else ""

@@ -201,7 +201,7 @@ def again(fitted: Any, config: Mapping[str, Any]) -> str:
     if not fitted.done:
         return ""
     given, input = config["given"], config["source"]["input"]
-    more = {f"--{name}": value for name, value in repeating(fitted).items()}
+    more = {f"--{name.replace('_', '-')}": value for name, value in repeating(fitted).items()}
     last = [
         str(part) for flag, value in more.items() if flag not in given for part in (flag, value)
     ]

@@ -24,8 +24,11 @@ Ctrl-C or a termination signal ends a run early: results so far are written; --r
 def described(plan: Plan) -> str:
     """Return a line on the documents of a run."""
     size = data.size_of(plan.data)
+    details = f"{plan.held:,} held out"
+    if empty := data.num_empty(plan.data):
+        details += f", {empty:,} without a word of the vocabulary"
     return (
-        f"{counted(size.documents, 'document')} ({plan.held:,} held out), "
+        f"{counted(size.documents, 'document')} ({details}), "
         f"{counted(size.tokens, 'token')}, {counted(size.words, 'word')}"
     )
 

@@ -136,23 +136,32 @@ def rough(diagnostics: Mapping[str, Mapping[str, float | None]], shared: ArrayLi
     return np.logical_not(known & in_chain.all(axis=0))
 
 
-def chain_warnings(
-    samples: int,
+def few_samples(samples: int) -> list[str]:
+    """Return a warning if the posterior samples of all chains are few.
+
+    Example:
+        >>> few_samples(1)
+        ['The means and deviations are of 1 posterior sample only: a longer run gives more.']
+    """
+    if samples >= _FEW_DRAWS:
+        return []
+    number = f"{samples} posterior sample{'' if samples == 1 else 's'}"
+    return [f"The means and deviations are of {number} only: a longer run gives more."]
+
+
+def chain_notes(
     diagnostics: Mapping[str, Mapping[str, float | None]],
     shared: ArrayLike,
     absent: str = "{their} means are of the chains that have {them}",
 ) -> list[str]:
     """Return a sentence for each sign that chains are too short or disagree.
 
-    `samples` counts posterior samples of all chains, `diagnostics` are from `summary`, and `shared`
-    says which topics the chains share, [C, K], from `matching.align`. Topics are numbered from 0.
-    `absent` says how the model treats topics that are absent from a chain.
+    `diagnostics` are from `summary`, and `shared` says which topics the chains share, [C, K], from
+    `matching.align`. Topics are numbered from 0. `absent` says how the model treats topics that are
+    absent from a chain.
     """
     in_chain = np.asarray(shared, bool)
     warnings, total = [], in_chain.shape[1]
-    if samples < _FEW_DRAWS:
-        number = f"{samples} posterior sample{'' if samples == 1 else 's'}"
-        warnings.append(f"The means and deviations are of {number} only: a longer run gives more.")
     unmixed = [name for name, entry in diagnostics.items() if _above(entry.get("rhat"), LARGE_RHAT)]
     if unmixed:
         warnings.append(
@@ -168,7 +177,7 @@ def chain_warnings(
         # A trace that moves, but too short for an effective size.
         or (finite(entry.get("rhat")) and not finite(entry.get("ess")))
     ]
-    if few and samples >= _FEW_DRAWS:
+    if few:
         # Only of topics; concentrations and predictions keep their intervals.
         fate = ""
         if any(name.startswith(_SHARE) for name in few):

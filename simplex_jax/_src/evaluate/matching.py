@@ -207,6 +207,17 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
     return Alignment(np.stack(orders), stability, np.stack(shared))
 
 
+def stable(shared: ArrayLike) -> np.ndarray:
+    """Return which topics all of several chains or runs share, by `shared` [R, K], bool [K].
+
+    Example:
+        >>> stable([[True, True], [True, False]]).tolist(), stable([[True, True]]).tolist()
+        ([True, False], [False, False])
+    """
+    in_run = np.asarray(shared, bool)
+    return np.logical_and.reduce(in_run, axis=0) & np.full(in_run.shape[1], len(in_run) > 1)
+
+
 def assignment(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows and columns of the one-to-one pairs with the largest sum in a table."""
     from scipy.optimize import linear_sum_assignment  # here, since it is slow to import

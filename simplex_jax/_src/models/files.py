@@ -72,6 +72,8 @@ def write(model: Model[O, F], fitted: F, place: Path) -> None:
         "done": fitted.done,
         "diagnostics": fitted.diagnostics,
         "warnings": fitted.warnings,
+        "verdict": fitted.verdict,
+        "ended": fitted.ended,
     }
     output.write_json(place / SUMMARY, summary | model.files.summary(fitted))
     report(model, fitted, place)
@@ -101,6 +103,8 @@ def load(model: Model[O, F], place: Path) -> F:
             "num_samples": int(summary["num_samples"]),
             "diagnostics": {n: _with_nan(entry) for n, entry in summary["diagnostics"].items()},
             "warnings": [str(sentence) for sentence in summary["warnings"]],
+            "verdict": [str(sentence) for sentence in summary["verdict"]],
+            "ended": str(summary["ended"]),
             "done": {str(name): int(number) for name, number in summary["done"].items()},
             "again": str(config.get("again", "")),
         }

@@ -20,7 +20,8 @@ from simplex_jax._src.base import current_step
 from simplex_jax._src.draws.native import LIBRARY
 from simplex_jax._src.evaluate.fits import Fitted
 from simplex_jax._src.extras import needed
-from simplex_jax._src.models import files
+from simplex_jax._src.models import files, verdict
+from simplex_jax._src.models.goal import BY_RULE
 from simplex_jax._src.models.options import as_json, changeable, declarations, option, options
 from simplex_jax._src.models.records import F, Model, O, Plan, Results
 from simplex_jax._src.report.display import counted
@@ -264,8 +265,12 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     if arguments.progress is not None:
         run = run._replace(progress=arguments.progress)
     fitted = model.summarise(planned, run, trained)
+    goal = run.measures.get("goal")
     fitted = dataclasses.replace(
-        fitted, corpus=corpus_of(model, planned), done=_done(planned, run, trained)
+        fitted,
+        corpus=corpus_of(model, planned),
+        done=_done(planned, run, trained),
+        ended="" if goal is None or fitted.interrupted else goal.reason,
     )
     warnings = list(model.warn(fitted))
     if fitted.interrupted is not None:
@@ -294,13 +299,35 @@ def _resumed(arguments: Session) -> bool:
 def fit(model: Model[O, F], data: Any, arguments: Session) -> F:
     """Plan a run and train it."""
     fitted = train(model, plan(model, data, arguments), arguments)
-    return dataclasses.replace(fitted, again=_call(model, fitted, arguments))
+    again = _call(model, arguments, repeating(fitted)) if fitted.done else ""
+    more = _call(model, arguments, lengthening(fitted)) if fitted.done else ""
+    return judged(model, dataclasses.replace(fitted, again=again), more)
+
+
+def judged(model: Model[O, F], fitted: F, longer: str) -> F:
+    """Return a fit with its verdict, given the command or call of a longer run, or ""."""
+    return dataclasses.replace(fitted, verdict=model.judge(fitted, longer))
 
 
 def repeating(fitted: Results) -> dict[str, Any]:
-    """Return the options that give a fit again, in place of a run's length, goal and chains."""
+    """Return the options that give a fit again, in place of a run's length, goal and chains.
+
+    A run that ended by its goal ends there again, without a time limit.
+    """
+    if fitted.ended in BY_RULE:
+        target = getattr(fitted.settings, "target_ess", None)
+        return {} if target is None else {"target_ess": target}
+    return _of_length(fitted, fitted.done)
+
+
+def lengthening(fitted: Results) -> dict[str, Any]:
+    """Return such options of a longer run."""
+    return _of_length(fitted, verdict.longer(fitted.done))
+
+
+def _of_length(fitted: Results, length: dict[str, int]) -> dict[str, Any]:
     chains = fitted.settings.chains
-    return fitted.done | ({"chains": chains} if chains > 1 else {})
+    return length | ({"chains": chains} if chains > 1 else {})
 
 
 def lengths(model: Model) -> set[str]:
@@ -308,8 +335,8 @@ def lengths(model: Model) -> set[str]:
     return {*changeable(model.options)} - {"devices", "eval_every"}
 
 
-def _call(model: Model, fitted: Results, arguments: Session) -> str:
-    """Return the call of a model's `fit` that gives a fit again."""
+def _call(model: Model, arguments: Session, instead: dict[str, Any]) -> str:
+    """Return the call of a model's `fit`, with some options instead of length, goal and chains."""
     left_out = {*lengths(model), "chains", *_PLACES}
     values = {
         name: value
@@ -318,10 +345,15 @@ def _call(model: Model, fitted: Results, arguments: Session) -> str:
         and (value := getattr(arguments, name)) is not field.default
         and not (isinstance(value, _PLAIN) and value == field.default)
     }
-    given = ", ".join(
-        f"{name}={_shown(name, x)}" for name, x in (values | repeating(fitted)).items()
-    )
-    return f"{model.name}.fit(data, {given})" if fitted.done else ""
+    chains = getattr(arguments, "chains", None)
+    if "chains" not in instead and chains != _default_chains(model):
+        instead = instead | {"chains": chains}
+    given = "".join(f", {name}={_shown(name, x)}" for name, x in (values | instead).items())
+    return f"{model.name}.fit(data{given})"
+
+
+def _default_chains(model: Model) -> Any:
+    return next(f.default for f in dataclasses.fields(model.options) if f.name == "chains")
 
 
 def _shown(name: str, value: Any) -> str:

@@ -44,7 +44,11 @@ class Results:
         settings: The options, all settled.
         corpus: Facts about the data: numbers of documents and words, digest.
         versions: Versions of the packages that the results depend on.
-        warnings: Sentences, each a reason to doubt the results.
+        warnings: Sentences about what is wrong with the data or the results, each with what to do.
+        verdict: At most three sentences: what is good, what is not yet, and the command or call
+            that improves it.
+        ended: Why the run ended, if it had no length: "goal", "limit" (the most passes of such a
+            run) or "clock" (its time limit); else "".
         interrupted: The signal that ended the run early, or None.
         done: Length of the run in the end, as an option: passes, or steps if they are no whole
             passes.
@@ -65,6 +69,8 @@ class Results:
     corpus: dict[str, Any] = dataclasses.field(default_factory=dict)
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: versions())
     warnings: list[str] = dataclasses.field(default_factory=list)
+    verdict: list[str] = dataclasses.field(default_factory=list)
+    ended: str = ""
     interrupted: signal.Signals | None = None
     done: dict[str, int] = dataclasses.field(default_factory=dict)
     again: str = ""
@@ -145,7 +151,7 @@ class Model(NamedTuple, Generic[O, F]):
     # `(plan, folder) -> Run`; if there is a folder, the kept samples go there
     prepare: Callable[[Plan[O], Folder | None], Run]
     summarise: Callable[[Plan[O], Run, Trained], F]  # `(plan, run, trained) -> Fit`
-    warn: Callable[[F], list[str]]  # `Fit -> sentences`, each a reason for doubt
+    warn: Callable[[F], list[str]]  # `Fit -> sentences`, each about what a user should act on
     # `Plan -> facts` about the data, for `config.json` and the report
     describe: Callable[[Plan[O]], dict[str, Any]]
     files: Files[O, F]  # files of a fit
@@ -153,5 +159,7 @@ class Model(NamedTuple, Generic[O, F]):
     infer: Callable[..., np.ndarray]
     # `(fit, data, seed) -> mean log predictive density` of other documents or rows
     score: Callable[..., float]
+    # `(fit, command or call of a longer run) -> verdict`, see `Results`
+    judge: Callable[[F, str], list[str]] = lambda fitted, longer: []
     # Why it needs a single process; None if several can share its data
     alone: str | None = "its data are not shared"

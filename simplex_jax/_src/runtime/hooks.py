@@ -132,8 +132,8 @@ def info_metrics(info: Info) -> dict[str, float]:
 MAX_STEPS = 2**31 - 1
 """The most updates a run can number; as the last step of an event, the run has no length."""
 
-EFFECTIVE = "ess_"
-"""Prefix of the names of metrics for effective sample sizes."""
+EXPECTED = "expected_steps"
+"""Name of a metric: the estimated last step of a run that ends at a goal."""
 
 
 class Progress(Hook):
@@ -144,8 +144,8 @@ class Progress(Hook):
         file: Output file; standard error by default.
         interval: Minimum seconds between plain lines; the last step is always shown.
         max_seconds: The length of a run that ends by time; progress is then shown in seconds.
-        target: The effective sample size at which a run ends; progress is then the smallest
-            effective sample size among the metrics.
+
+    Of a run that ends at a goal, the time left is estimated, from the metric `expected_steps`.
     """
 
     def __init__(
@@ -155,7 +155,6 @@ class Progress(Hook):
         file: TextIO | None = None,
         interval: float = 10.0,
         max_seconds: float | None = None,
-        target: float | None = None,
     ) -> None:
         with needed("Progress"):
             from tqdm import tqdm
@@ -164,9 +163,9 @@ class Progress(Hook):
         self._show = tuple(show)
         self._given = file
         self._interval = interval
-        self._max_seconds, self._target = max_seconds, target
+        self._max_seconds = max_seconds
         self._latest: dict[str, float] = {}
-        self._effective, self._printed, self._last = 0.0, -math.inf, -1
+        self._expected, self._printed, self._last = math.inf, -math.inf, -1
         self._bar: Any = None
 
     @property
@@ -178,8 +177,7 @@ class Progress(Hook):
         """Show the event."""
         metrics = info_metrics(event.info) | event.metrics
         self._latest.update({name: metrics[name] for name in self._show if name in metrics})
-        sizes = [value for name, value in event.metrics.items() if name.startswith(EFFECTIVE)]
-        self._effective = min(sizes, default=self._effective)
+        self._expected = max(event.metrics.get(EXPECTED, self._expected), event.step)
         if self._file.isatty():
             self._draw(event)
         elif time.monotonic() - self._printed >= self._interval:
@@ -200,22 +198,23 @@ class Progress(Hook):
     def _shown(self) -> Iterator[tuple[str, float]]:
         return ((name.replace("_", " "), value) for name, value in self._latest.items())
 
+    def _total(self, event: Event) -> float:
+        """Return the last step of a run, the expected one if it ends at a goal."""
+        return event.last_step if event.last_step < MAX_STEPS else self._expected
+
     def _draw(self, event: Event) -> None:
-        done, total, unit = float(event.step), float(event.last_step), "steps"
-        if self._target is not None:
-            done, total, unit = self._effective, self._target, "effective samples"
-        elif self._max_seconds is not None:
+        done, total, unit = float(event.step), self._total(event), "steps"
+        if self._max_seconds is not None:
             done, total, unit = event.seconds, self._max_seconds, "s"
         if self._bar is None:
-            bar = "{l_bar}{bar}| {n:.0f}/{total:.0f}" if total < MAX_STEPS else "{n:.0f}"
-            ending = ", {remaining} left" if unit != "effective samples" else ""
-            ending = ending if total < MAX_STEPS else ""
-            self._bar = self._tqdm(
-                total=total,
-                bar_format=f"{bar} {unit} [{{elapsed}}{ending}]{{postfix}}",
-                initial=min(done, total),
-                file=self._file,
-            )
+            self._bar = self._tqdm(total=total, initial=min(done, total), file=self._file)
+        known = total < MAX_STEPS
+        bar, ending = "{n:.0f}", ""
+        if known:
+            about = "about " if event.last_step >= MAX_STEPS and unit == "steps" else ""
+            bar, ending = "{l_bar}{bar}| {n:.0f}/{total:.0f}", f", {about}{{remaining}} left"
+        self._bar.bar_format = f"{bar} {unit} [{{elapsed}}{ending}]{{postfix}}"
+        self._bar.total = total if known else None
         postfix = {name: f"{value:.5g}" for name, value in self._shown()}
         if unit != "steps":
             postfix = {"step": str(event.step)} | postfix
@@ -226,13 +225,14 @@ class Progress(Hook):
     def _line(self, event: Event) -> str:
         rate = (event.step - event.first_step) / max(event.seconds, 1e-9)
         total, left = "", ""
-        if self._target is not None:
-            left = f", {self._effective:.0f} of {self._target:.0f} effective samples"
-        elif self._max_seconds is not None:
+        if self._max_seconds is not None:
             left = f", {self._tqdm.format_interval(max(self._max_seconds - event.seconds, 0))} left"
-        elif event.last_step < MAX_STEPS:
-            total = f"/{event.last_step}"
-            left = f", {self._tqdm.format_interval((event.last_step - event.step) / rate)} left"
+        elif (last := self._total(event)) < MAX_STEPS:
+            left = self._tqdm.format_interval((last - event.step) / rate)
+            if event.last_step < MAX_STEPS:
+                total, left = f"/{event.last_step}", f", {left} left"
+            else:
+                left = f", about {left} left"
         line = f"step {event.step}{total}, {rate:.4g} steps/s{left}"
         return line + "".join(f", {name} {value:.5g}" for name, value in self._shown())
 

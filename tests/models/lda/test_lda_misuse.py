@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simplex_jax._src.corpus import split
-from simplex_jax._src.evaluate.diagnostics import chain_warnings
+from simplex_jax._src.evaluate.diagnostics import chain_notes
 from simplex_jax._src.models import hdp, lda, pipeline
 from simplex_jax._src.models.lda.estimator import LDA
 
@@ -108,7 +108,7 @@ def test_covariates_may_be_columns_of_any_name(kept):
 
 def test_a_share_that_stands_still_has_no_interval_and_a_warning():
     still = {f"prevalence {k}": {"ess": float("nan")} for k in range(2)}
-    (warning,) = chain_warnings(20, still, np.ones((1, 2), bool))
+    (warning,) = chain_notes(still, np.ones((1, 2), bool))
     assert "too few for intervals" in warning
 
 

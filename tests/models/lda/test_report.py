@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.fits import topic_fit
 
-from simplex_jax._src.evaluate.diagnostics import chain_warnings
+from simplex_jax._src.evaluate.diagnostics import chain_notes, few_samples
 from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.models import files, lda
 from simplex_jax._src.models.lda import checks
@@ -340,29 +340,28 @@ def test_topic_warnings():
     assert "Topics 0 and 1 are nearly the same" in result[1]
 
 
-def test_chain_warnings():
-    assert chain_warnings(25, {"alpha": {"rhat": float("nan"), "ess": 60.0}}, [[True]]) == []
-    (short,) = chain_warnings(4, {"alpha": {"rhat": None, "ess": 2.0}}, [[True]])
-    assert "4 posterior samples only" in short
-    assert "of 1 posterior sample only" in chain_warnings(1, {}, [[True]])[0]
+def test_chain_notes():
+    assert chain_notes({"alpha": {"rhat": float("nan"), "ess": 60.0}}, [[True]]) == []
+    assert "4 posterior samples only" in few_samples(4)[0]
+    assert not few_samples(25)
     apart, mixed = {"rhat": 1.5, "ess": 5.0}, {"rhat": 1.0, "ess": 80.0}
     diagnostics = {"a": apart, "b": mixed, "share 0": apart, "share 1": mixed, "share 2": apart}
-    result = chain_warnings(100, diagnostics, [[True, True], [True, False]])
+    result = chain_notes(diagnostics, [[True, True], [True, False]])
     assert len(result) == 3
     assert "R-hat above 1.1) on a, share 0, share 2:" in result[0]
     assert "50 effective samples of a, share 0, share 2:" in result[1]
     assert "1 of 2 topics is not in all chains, and has no interval: 1. Its means" in result[2]
     many = {f"share {k}": {"rhat": None, "ess": 2.0} for k in range(7)}
-    (few,) = chain_warnings(25, many, np.ones((1, 9), bool))
+    (few,) = chain_notes(many, np.ones((1, 9), bool))
     assert "50 effective samples of share of 7 of 9 topics:" in few
-    (unknown,) = chain_warnings(12, {"alpha": {"rhat": 1.0, "ess": float("nan")}}, [[1], [1]])
+    (unknown,) = chain_notes({"alpha": {"rhat": 1.0, "ess": float("nan")}}, [[1], [1]])
     assert "50 effective samples of alpha: too few" in unknown
-    (neither,) = chain_warnings(25, {"alpha": {"ess": 2.0}, "log_predictive": {"ess": 3.0}}, [[1]])
+    (neither,) = chain_notes({"alpha": {"ess": 2.0}, "log_predictive": {"ess": 3.0}}, [[1]])
     assert "samples of alpha, log_predictive: too few for intervals; a longer run" in neither
-    (topic,) = chain_warnings(25, {"alpha": {"ess": 2.0}, "prevalence 0": {"ess": 3.0}}, [[1, 1]])
+    (topic,) = chain_notes({"alpha": {"ess": 2.0}, "prevalence 0": {"ess": 3.0}}, [[1, 1]])
     assert "alpha, prevalence 0: too few for intervals, which such topics are shown with" in topic
     assert "over the chains" not in topic
-    (topic,) = chain_warnings(25, {"prevalence 0": {"ess": 3.0}}, [[1, 1], [1, 1]])
+    (topic,) = chain_notes({"prevalence 0": {"ess": 3.0}}, [[1, 1], [1, 1]])
     assert "those in all chains with the range of their share over the chains" in topic
 
 

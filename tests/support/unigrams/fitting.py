@@ -11,7 +11,7 @@ from simplex_jax._src.models.unigrams import kernel
 from simplex_jax._src import base, batches
 from simplex_jax._src.corpus import Corpus, from_counts, to_vocabulary
 from simplex_jax._src.evaluate import alignment, matching
-from simplex_jax._src.evaluate.diagnostics import chain_warnings
+from simplex_jax._src.evaluate.diagnostics import few_samples
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.records import Plan
@@ -144,7 +144,7 @@ def score(fitted: Fit, data: Any, *, seed: int = 0) -> float:
 
 
 def warn(fitted: Fit) -> list[str]:
-    return chain_warnings(fitted.num_samples, fitted.diagnostics, fitted.shared)
+    return few_samples(fitted.num_samples)
 
 
 def describe(plan: Plan) -> dict[str, Any]:

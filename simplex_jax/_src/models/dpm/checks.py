@@ -1,4 +1,4 @@
-"""Warnings that a fitted Dirichlet-process mixture may not be reliable."""
+"""Warnings about a fitted Dirichlet-process mixture, and the verdict on it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,8 +7,8 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src.arguments import as_number
 from simplex_jax._src.corpus.cells import reads_as_number
-from simplex_jax._src.evaluate.diagnostics import chain_warnings
-from simplex_jax._src.models import growth, heldout
+from simplex_jax._src.evaluate.diagnostics import LARGE_RHAT, few_samples
+from simplex_jax._src.models import growth, heldout, verdict
 from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.fitting import Fit
 from simplex_jax._src.models.dpm.variables import Variables
@@ -119,7 +119,7 @@ def _measured(variables: Variables | Columns | None) -> list[str]:
 
 
 def warn(fitted: Fit) -> list[str]:
-    """Return the reasons to doubt a fit, one sentence each."""
+    """Return what is wrong with a fit or its data, and what to do, one sentence each."""
     clusters, settings = fitted.clusters, fitted.settings
     # A start that was searched for is expected to be near the end.
     starts: Sequence[int] = ()
@@ -135,5 +135,26 @@ def warn(fitted: Fit) -> list[str]:
         split_merge=settings.split_merge or 0,
     )
     sentences += _named(fitted.variables, len(fitted.names)) + _measured(fitted.variables)
-    samples = fitted.traces["alpha"].size
-    return sentences + chain_warnings(samples, fitted.diagnostics, np.ones((1, 0), bool))
+    return sentences + few_samples(fitted.traces["alpha"].size)
+
+
+def judge(fitted: Fit, longer: str) -> list[str]:
+    """Return the verdict, given the command or call of a longer run; see `Results.verdict`."""
+    sentences = [verdict.predictions(fitted, "log_predictive", logarithmic=True)]
+    numbers = fitted.num_clusters_posterior
+    likeliest = f"{min(numbers)} to {max(numbers)}" if len(numbers) > 1 else f"{min(numbers)}"
+    clusters = f"{counted(fitted.num_clusters, 'cluster')}, and {likeliest} in single samples"
+    rhat = fitted.diagnostics.get("num_clusters", {}).get("rhat")
+    if fitted.settings.chains == 1:
+        sentences.append(
+            f"{clusters}. One chain cannot tell whether another run would find the same: two can "
+            "(chains=2, --chains 2)."
+        )
+    elif display.finite(rhat) and rhat > LARGE_RHAT:
+        sentences.append(f"{clusters}. The chains disagree on their number (R-hat {rhat:.2f}).")
+    else:
+        sentences.append(f"{clusters}. The chains agree on their number.")
+    apart = "disagree" in sentences[1]
+    if apart or verdict.SETTLED not in sentences[0]:
+        sentences += verdict.improvement("A longer run brings the chains together", longer)
+    return sentences

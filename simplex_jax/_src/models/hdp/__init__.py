@@ -23,6 +23,7 @@ MODEL = Fit.MODEL = Model(
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=checks.warn,
+    judge=checks.judge,
     describe=data.describe,
     files=tables.FILES,
     infer=proportions.infer,

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from simplex_jax._src.corpus import Corpus, device
 from simplex_jax._src.corpus.split import held_out
 from simplex_jax._src.draws.keys import by_native_code, split
-from simplex_jax._src.evaluate import diagnostics
+from simplex_jax._src.evaluate import diagnostics, matching
 from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.fits import Mixture, Topics
 from simplex_jax._src.evaluate.partitions import number_posterior
@@ -143,10 +143,17 @@ class Fit(pipeline.Fit):
             mixture=Mixture(self.traces, self.partitions, DIMS),
         )
 
+    @property
+    def stable(self) -> np.ndarray:
+        """Whether all of several chains have found a topic, bool [K]; False for one chain."""
+        return matching.stable(self.shared)
+
     def lines(self) -> list[str]:
         """Return a line for each topic, the most prevalent first."""
         return report.topic_lines(
-            self.prevalence, report.leading_words(self.topics, self.vocabulary)
+            self.prevalence,
+            report.leading_words(self.topics, self.vocabulary),
+            stable=self.stable,
         )
 
 
@@ -266,7 +273,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
             summarised.mean,
             documents.excerpts,
         ),
-        num_empty_documents=int((np.diff(documents.counts.indptr) == 0).sum()),
+        num_empty_documents=data.num_empty(documents),
         predictive=summarised.draws,
         traces=traces,
         partitions=partitions,

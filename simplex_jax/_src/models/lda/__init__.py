@@ -25,6 +25,7 @@ MODEL = Fit.MODEL = Model(
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=checks.warn,
+    judge=checks.judge,
     describe=data.describe,
     files=report.FILES,
     infer=proportions.infer,

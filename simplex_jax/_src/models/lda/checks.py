@@ -1,21 +1,21 @@
-"""Warnings about a fitted topic model that should not be trusted yet."""
+"""Warnings about a fitted topic model, and the verdict on it."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jax.typing import ArrayLike
 
-from simplex_jax._src.evaluate.diagnostics import chain_warnings, listed
-from simplex_jax._src.models.goal import PREFIX, SHARE
+from simplex_jax._src.evaluate.diagnostics import few_samples, listed
+from simplex_jax._src.models import verdict
+from simplex_jax._src.models.goal import EFFECTIVE
 from simplex_jax._src.models.lda import seeds
 from simplex_jax._src.models.lda.fitting import Fit
-from simplex_jax._src.models.lda.posterior import is_over
 from simplex_jax._src.models.topics.checks import (
     empty_warnings,
     perplexity_warnings,
     share_warnings,
 )
+from simplex_jax._src.models.topics.report import INTERVAL, interval_kinds
 from simplex_jax._src.report.display import counted
 
 # Measured: at alpha = 0.1 thirty blocked sweeps suffice. At 0.01 the first shares of a document are
@@ -62,51 +62,13 @@ def topic_warnings(
     return sentences
 
 
-def _shortfall(
-    metrics: Sequence[Mapping[str, float | None]], target: float, topics: int, *, late: bool
-) -> list[str]:
-    """Return a sentence if a run ended before its goal, by a hook or, if `late`, at its limit."""
-    checked = (record for record in metrics if any(name.startswith(PREFIX) for name in record))
-    last: Mapping[str, float | None] = next(reversed(list(checked)), {})
-    subjects = {
-        "prevalence": f"{math.ceil(SHARE * topics)} of {topics} topics have",
-        "log_predictive": "the held-out predictive has",
-        "alpha": "alpha has",
-        "beta": "beta has",
-    }
-    few = {
-        name: size
-        for name in subjects
-        if (size := last.get(f"{PREFIX}{name}")) is not None and size < target
-    }
-    missing = [f"{subjects[name]} {math.floor(few[name])} effective samples" for name in few]
-    if last.get("settled") == 0:
-        missing.append("the held-out perplexity has not settled")
-    if not missing:
-        return []
-    end, remedy = "A hook ended the run", "A longer run gives more"
-    if late:
-        end, remedy = "The time was over", "Raise the time limit"
-        if "prevalence" in few:
-            remedy += (
-                "; if that does not help, a larger alpha lets topics mix faster, but they predict "
-                "worse"
-            )
-    return [
-        f"{end} before the goal of {target:g} effective samples: {', '.join(missing)}. {remedy}."
-    ]
-
-
 def warn(fitted: Fit) -> list[str]:
-    """Return the reasons to doubt a fit, one sentence each."""
+    """Return what is wrong with a fit or its data, and what to do, one sentence each."""
     settings = fitted.settings
     method = settings.sampler, settings.total, settings.counts
     exact = method == ("scir", "refreshed", "memoised")
     sentences = topic_warnings(fitted.metrics, fitted.topics, fitted.prevalence, exact=exact)
-    if settings.target_ess is not None and fitted.interrupted is None:
-        late = bool(fitted.metrics) and is_over(settings, fitted.metrics[-1])
-        sentences += _shortfall(fitted.metrics, settings.target_ess, settings.num_topics, late=late)
-    sentences += chain_warnings(fitted.num_samples, fitted.diagnostics, fitted.shared)
+    sentences += few_samples(fitted.num_samples)
     if settings.local == "blocked" and settings.counts != "memoised":
         least = float(np.min(fitted.alpha))
         assert settings.sweeps is not None  # settled
@@ -129,4 +91,36 @@ def warn(fitted: Fit) -> list[str]:
             sentence += f"{listed(topics)}."
         sentences.append(sentence)
     sentences += share_warnings(fitted.proportions_error, settings.share_error)
-    return sentences + empty_warnings(fitted.num_empty_documents)
+    return sentences + empty_warnings(fitted.num_empty_documents, len(fitted.names))
+
+
+def judge(fitted: Fit, longer: str) -> list[str]:
+    """Return the verdict, given the command or call of a longer run; see `Results.verdict`."""
+    kinds = interval_kinds(fitted, fitted.prevalence_range)
+    sentences = [verdict.predictions(fitted, "perplexity")]
+    if len(fitted.topics) > 1:
+        sentences.append(verdict.topics(fitted, kinds == INTERVAL, fitted.prevalence_range))
+    if short := _shortfall(fitted):
+        sentences[0] = f"{sentences[0]} {short}"
+    if short or verdict.SETTLED not in sentences[0] or (kinds != INTERVAL).any():
+        sentences += verdict.improvement(verdict.MORE_TOPICS, longer)
+    return sentences
+
+
+def _shortfall(fitted: Fit) -> str:
+    """Return a sentence if a run has not reached the effective sample sizes that it was to have."""
+    target = fitted.settings.target_ess
+    if target is None or fitted.ended == "goal":
+        return ""
+    names = ("prevalence", "alpha", "beta")
+    checked = [
+        (name, size)
+        for record in reversed(fitted.metrics)
+        for name in names
+        if (size := record.get(f"{EFFECTIVE}{name}")) is not None
+    ]
+    if not checked:
+        return ""
+    name, size = checked[0]
+    what = "nine in ten topics have" if name == "prevalence" else f"{name} has"
+    return f"Of {target:g} effective samples, {what} {size:.0f}."

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -234,12 +235,27 @@ def _announce(plan: Plan) -> str:
         names = seeds.names(settings.seed_words, settings.num_topics, words)
         named = ", ".join(f"{k} {name}" for k, name in enumerate(names) if name)
         lines.append(f"{settings.seed_weight:g} pseudo-counts for each seed word of topics {named}")
+    if settings.target_ess is not None and settings.num_topics > 1:
+        lines.append(
+            f"nine in ten topics are to have {settings.target_ess:g} effective samples: expect "
+            f"{_passes_for(settings):,} passes or more, since a chain gave 1 to 5 in 1,000 passes "
+            "on the corpora that we measured; --time-limit bounds it"
+        )
     if on_disk(plan.train, settings):
         lines.append(feed.describe_disk(data.size_of(plan.train).tokens, settings.num_topics))
     if least := stopwords.suggest(data.in_memory(plan.data), 10):
         shown = ", ".join(f"{entry.word} ({100 * entry.share:.0f}%)" for entry in least)
         lines.append(f"least informative words: {shown}; leave them out with --drop-words FILE")
     return "\n".join(lines)
+
+
+def _passes_for(settings: Any) -> int:
+    """Return the passes that a target of effective samples takes where topics mix well."""
+    passes = 1000 * settings.target_ess / (_IN_A_THOUSAND * settings.chains)
+    return max(100, int(round(passes, 1 - len(str(int(passes))))))
+
+
+_IN_A_THOUSAND = 5  # effective samples of most topics, at best (docs/benchmarks.md)
 
 
 def _prior(name: str, value: Any, count: int, unit: str) -> str:
@@ -261,10 +277,25 @@ def _outcome(fitted: Fit) -> str:
         (f"[{name}] " if name else "") + " ".join(fitted.vocabulary[word] for word in leading)
         for name, leading in zip(names, words, strict=True)
     ]
-    lines = report.topic_lines(fitted.prevalence, described)
+    lines = report.topic_lines(fitted.prevalence, described, stable=fitted.stable)
     if not len(fitted.proportions):
         lines.append("topic shares of documents: simplex-jax lda transform --model RUN INPUT")
     return "\n".join(lines)
+
+
+def _following(fitted: Fit, input: str | None, directory: str) -> dict[str, str]:
+    """Return commands that continue from a run on an input, None for the embedded corpus."""
+    run = shlex.quote(directory)
+    commands = {}
+    suffixes = set(Path(input or "").suffixes)
+    if fitted.settings.keep_samples and (input is None or suffixes & _WITH_COLUMNS):
+        by = "year" if input is None else "COLUMN"
+        commands["over time"] = f"simplex-jax lda effects --model {run} --by {by}"
+    commands["new texts"] = f"simplex-jax lda transform --model {run} INPUT --out shares.csv"
+    return commands
+
+
+_WITH_COLUMNS = {".csv", ".tsv", ".jsonl", ".h5ad"}
 
 
 # INPUT, --observed, --target
@@ -463,7 +494,7 @@ COMMANDS = Commands(
     other=topics.other,
     shown=("perplexity", "tokens_per_second"),
     goal=("target_ess", "time_limit"),
-    target=lambda settings: settings.target_ess,
+    following=_following,
     devices=lambda settings: settings.devices,
     similarity=matching.affinity,
     announce=_announce,

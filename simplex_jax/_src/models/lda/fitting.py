@@ -24,6 +24,7 @@ from simplex_jax._src.models.topics import evaluation, proportions, report
 from simplex_jax._src.models.topics.data import (
     in_memory,
     is_stored,
+    num_empty,
     on_host,
     size_of,
     vocabulary_of,
@@ -124,10 +125,17 @@ class Fit(pipeline.Fit):
             self.topics, self.metrics, self.samples, self.order, self.vocabulary, self.interrupted
         )
 
+    @property
+    def stable(self) -> np.ndarray:
+        """Whether all of several chains have found a topic, bool [K]; False for one chain."""
+        return matching.stable(self.shared)
+
     def lines(self) -> list[str]:
         """Return a line for each topic, the most prevalent first."""
         return report.topic_lines(
-            self.prevalence, report.leading_words(self.topics, self.vocabulary)
+            self.prevalence,
+            report.leading_words(self.topics, self.vocabulary),
+            stable=self.stable,
         )
 
 
@@ -154,7 +162,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     state = feed.start(key_init, kernel, size.words, settings, seeded)
     heldout, rows = plan.heldout is not None, sharding.rows_of(state)
     measures["posterior"] = posterior.gather(settings, window, size.words, heldout, seeded, rows)
-    goal = measures["goal"] = posterior.goal(settings, measures["posterior"], size)
+    goal = measures["goal"] = posterior.goal(settings, measures["posterior"], size, heldout)
     measures["kept"] = posterior.keep(settings, window, folder)
     measures["records"] = posterior.records(settings, size)
     run = Run(
@@ -274,5 +282,5 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         shared=shared,
         samples=kept.samples(),
         stiffness=float(metrics[-1].get("stiffness", 0.0)) if metrics else 0.0,
-        num_empty_documents=int((np.diff(documents.counts.indptr) == 0).sum()),
+        num_empty_documents=num_empty(documents),
     )

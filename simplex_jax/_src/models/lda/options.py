@@ -217,25 +217,27 @@ class Options(TopicOptions):
         parameter=None,
     )
     target_ess: float | None = option(
-        "With memoised counts and no given length, the run ends at this effective sample size over "
-        "the chains. Nine in ten topic shares must reach it, and, if documents are held out, their "
-        "predictive density, which must also have settled.",
+        "With memoised counts and no given length, a run ends when its predictions have settled. "
+        "With this it also waits until nine in ten topic shares have this effective sample size "
+        "over the chains, which takes long.",
         default=None,
-        unset="100",
+        unset="not awaited",
         changeable=True,
     )
     passes: float | None = again(
-        "passes", default=None, unset="until target_ess is reached; 200 with estimated counts"
+        "passes", default=None, unset="until predictions have settled; 200 with estimated counts"
     )
     chains: int | None = again(  # type: ignore[assignment]  # settled, an int as elsewhere
         "chains",
         default=None,
-        unset="2 if target_ess is the goal and the time allows them 200 passes, else 1",
+        unset="2 of a run that ends when it has settled, up to five million tokens and numbers of "
+        "the topics; else 1",
     )
     time_limit: float | None = option(
-        "Seconds of training after which a run with target_ess ends in any case.",
+        "Seconds of training after which a run without a given length ends in any case. Where it "
+        "ends then depends on the machine.",
         default=None,
-        unset="60, or 200 passes if they take longer",
+        unset="none",
         changeable=True,
     )
 
@@ -305,7 +307,6 @@ def step_size(settings: Options) -> schedules.StepSize:
 Heldout: TypeAlias = tuple[sp.csr_array, sp.csr_array]
 """Counts of the observed and of the target halves of held-out documents."""
 
-TARGET_ESS = 100.0
 PASSES = 200.0
 
 _CALL = 100_000
@@ -335,11 +336,11 @@ def resolve_options(data: Training, heldout: Heldout | None, options: Options) -
     if burn_in is None:
         burn_in = 0 if memoised else sweeps // 2
     length = _length(size, heldout, options, batch_size, sweeps, memoised)
-    target_ess = _goal(options, length)
+    has_goal = _has_goal(options, length)
     settings = dataclasses.replace(
         options,
         counts=counts,
-        chains=options.chains or _chains(size, shape, target_ess),
+        chains=options.chains or _chains(size, shape, has_goal),
         local=options.local or ("blocked" if options.expected else "collapsed"),
         engine=resolve(options.engine, options.num_topics),
     )
@@ -352,7 +353,6 @@ def resolve_options(data: Training, heldout: Heldout | None, options: Options) -
         seed_weight=_seed_weight(options, size),
         batch_size=batch_size,
         passes=None,
-        target_ess=target_ess,
         **length._asdict(),
         keep_samples=number_kept(options.keep_samples, settings.chains or 1, *shape),
         devices=_sharing(_devices(data, size, settings), batch_size, size, memoised),
@@ -437,7 +437,7 @@ def _length(
     per_pass = -(-size.documents // batch_size)
     numbers = options.num_topics * size.words
     update = size.tokens * sweeps / per_pass + numbers
-    evaluation = 0.0
+    evaluation = float(numbers)  # of the likelihood, if nothing is held out
     if heldout is not None:
         observed, target = (float(half.sum()) for half in heldout)
         evaluation = SWEEPS * observed + target + numbers
@@ -456,17 +456,17 @@ def _length(
     )
 
 
-def _goal(options: Options, length: session.Length) -> float | None:
-    """Return the effective sample size at which a run ends; None for a run with a length."""
+def _has_goal(options: Options, length: session.Length) -> bool:
+    """Return whether a goal ends the run instead of a length."""
     if length.steps is None and length.seconds is None:
-        return TARGET_ESS if options.target_ess is None else options.target_ess
+        return True
     check_goal(options, has_length=True)
-    return None
+    return False
 
 
-def _chains(size: Size, shape: tuple[int, int], target_ess: float | None) -> int:
-    few = size.tokens + math.prod(shape) <= _PAIR
-    return 2 if target_ess is not None and few else 1
+def _chains(size: Size, shape: tuple[int, int], has_goal: bool) -> int:
+    # By sizes only: the same command has the same chains on every machine.
+    return 2 if has_goal and size.tokens + math.prod(shape) <= _PAIR else 1
 
 
 def _resolved_step(step_size: Any, sampler: str, counts: str, method: str | None) -> Any:

@@ -1,14 +1,15 @@
-"""Warnings that a fitted spherical admixture model may not be reliable."""
+"""Warnings about a fitted spherical admixture model, and the verdict on it."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jax.typing import ArrayLike
 
-from simplex_jax._src.evaluate.diagnostics import chain_warnings, finite
+from simplex_jax._src.evaluate.diagnostics import few_samples, finite
 from simplex_jax._src.evaluate.matching import cosine
-from simplex_jax._src.models import heldout
+from simplex_jax._src.models import heldout, verdict
 from simplex_jax._src.models.sam.fitting import Fit
+from simplex_jax._src.models.topics.report import INTERVAL, interval_kinds
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime.equilibrium import energy_warnings
 
@@ -85,17 +86,29 @@ def _move_warnings(fitted: Fit) -> list[str]:
 
 
 def warn(fitted: Fit) -> list[str]:
-    """Return the reasons to doubt a fit, one sentence each."""
+    """Return what is wrong with a fit or its data, and what to do, one sentence each."""
     friction, step_size = fitted.settings.friction, fitted.settings.step_size
     assert step_size is not None  # settled
     sentences = energy_warnings(fitted.metrics, friction and friction * step_size)
     sentences += topic_warnings(fitted.metrics, fitted.topics, fitted.length)
     sentences += _move_warnings(fitted)
-    sentences += chain_warnings(fitted.num_samples, fitted.diagnostics, fitted.shared)
+    sentences += few_samples(fitted.num_samples)
     if excluded := fitted.excluded:
         shown = ", ".join(excluded[:5]) + (", ..." if len(excluded) > 5 else "")
         sentences.append(
             "Left out, with equal shares of all topics, for want of a word that has a weight: "
             f"{counted(len(excluded), 'document')} ({shown}; summary.json names all)."
         )
+    return sentences
+
+
+def judge(fitted: Fit, longer: str) -> list[str]:
+    """Return the verdict, given the command or call of a longer run; see `Results.verdict`."""
+    kinds = interval_kinds(fitted, fitted.prevalence_range)
+    sentences = [
+        verdict.predictions(fitted, "log_perplexity", logarithmic=True),
+        verdict.topics(fitted, kinds == INTERVAL, fitted.prevalence_range),
+    ]
+    if verdict.SETTLED not in sentences[0] or (kinds != INTERVAL).any():
+        sentences += verdict.improvement(verdict.MORE_TOPICS, longer)
     return sentences

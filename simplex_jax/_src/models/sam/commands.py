@@ -151,7 +151,11 @@ def _outcome(fitted: Fit) -> str:
     """Describe the topics, one line each, the most prevalent first, with their absent words."""
     words = strongest(fitted, 9, 3)
     return "\n".join(
-        report.topic_lines(fitted.prevalence, [" ".join(leading) for leading in words])
+        report.topic_lines(
+            fitted.prevalence,
+            [" ".join(leading) for leading in words],
+            stable=fitted.stable,
+        )
     )
 
 

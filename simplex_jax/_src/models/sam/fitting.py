@@ -112,10 +112,17 @@ class Fit(pipeline.Fit):
             self.topics, self.metrics, self.samples, self.order, self.vocabulary, self.interrupted
         )
 
+    @property
+    def stable(self) -> np.ndarray:
+        """Whether all of several chains have found a topic, bool [K]; False for one chain."""
+        return matching.stable(self.shared)
+
     def lines(self) -> list[str]:
         """Return a line for each topic, the most prevalent first."""
         return report.topic_lines(
-            self.prevalence, report.leading_words(self.topics, self.vocabulary)
+            self.prevalence,
+            report.leading_words(self.topics, self.vocabulary),
+            stable=self.stable,
         )
 
 

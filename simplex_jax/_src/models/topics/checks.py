@@ -10,6 +10,9 @@ from simplex_jax._src.report.display import counted
 _RISE = 0.02
 """Least relative rise of the perplexity that matters."""
 
+_MANY_EMPTY = 0.05
+"""Least fraction of documents without a word at which the reading is to be checked."""
+
 _MOST_SLOW = 0.01
 """Fraction of the documents whose shares may exceed the error that the settings allow."""
 
@@ -63,6 +66,12 @@ def share_warnings(errors: np.ndarray, most: float) -> list[str]:
     ]
 
 
-def empty_warnings(number: int) -> list[str]:
-    """Return a sentence about documents without words, if there are any."""
-    return [f"Without a word of the vocabulary: {counted(number, 'document')}."] if number else []
+def empty_warnings(empty: int, total: int) -> list[str]:
+    """Return a sentence if many documents of all have no word."""
+    if empty <= _MANY_EMPTY * total:
+        return []
+    return [
+        f"{empty:,} of {counted(total, 'document')} have no word of the vocabulary, and their "
+        "proportions say nothing: check the texts and the limits of the vocabulary (--min-df, "
+        "--max-df, --stop-words, --token-pattern)."
+    ]

@@ -97,6 +97,11 @@ def size_of(data: Training | sp.csr_array) -> Size:
     return Size(counts.shape[0], int(counts.sum(dtype=np.int64)), counts.shape[1])
 
 
+def num_empty(data: Corpus | Stored) -> int:
+    """Return the number of documents without a word."""
+    return int((np.diff(in_memory(data).counts.indptr) == 0).sum())
+
+
 def describe(plan: Any) -> dict[str, Any]:
     """Return facts about the documents of a run."""
     size = size_of(plan.data)

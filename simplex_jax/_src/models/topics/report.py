@@ -40,7 +40,7 @@ def interval_ends(
     over_chains: np.ndarray,
     interval: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] = beta_interval,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return lower and upper ends, [2, K, ...], and what they are, by `kinds_of`, [K].
+    """Return lower and upper ends, [2, K, ...], and what they are, by `interval_kinds`, [K].
 
     They are those of the 95% interval, of the range over the chains, or NaN.
 
@@ -64,10 +64,20 @@ MOST_LISTED = 100
 """Topics that a command lists; more would push important lines off the screen."""
 
 
-def topic_lines(prevalence: np.ndarray, described: list[str], most: int = MOST_LISTED) -> list[str]:
-    """Return one line per topic, most prevalent first, and a line that counts omitted ones."""
+def topic_lines(
+    prevalence: np.ndarray,
+    described: list[str],
+    most: int = MOST_LISTED,
+    *,
+    stable: np.ndarray | None = None,
+) -> list[str]:
+    """Return one line per topic, most prevalent first, and a line that counts omitted ones.
+
+    Topics that are `stable` [K] have a star.
+    """
     order = np.argsort(-prevalence, kind="stable")
-    lines = [f"{k:4d} {100 * prevalence[k]:5.1f}%  {described[k]}" for k in order[:most]]
+    stars = np.where(np.zeros(len(order)) if stable is None else stable, "*", " ")
+    lines = [f"{k:4d} {stars[k]} {100 * prevalence[k]:4.1f}%  {described[k]}" for k in order[:most]]
     if omitted := len(order) - len(lines):
         share = prevalence[order[most:]].sum()
         lines.append(
