@@ -1,4 +1,4 @@
-"""Errors that users may want to catch; all others are `ValueError`s of the arguments."""
+"""Errors that users may want to catch; all others are of type `ValueError`."""
 
 from simplex_jax._src.corpus.corpus import CorpusError
 from simplex_jax._src.runtime.checkpoint import CheckpointError

@@ -1,16 +1,10 @@
-"""README says what is so: its Python runs, its commands parse, and CI runs the test command."""
+"""README says what is so: its Python runs, its links lead somewhere, and CI runs its tests."""
 
 import re
-import shlex
 import subprocess
 
-import click
 import jax.numpy as jnp
-import pytest
-from support.pages import parse
 from support.paths import ROOT
-
-from simplex_jax._src import cli, samplers
 
 README = (ROOT / "README.md").read_text("utf-8")
 
@@ -22,10 +16,6 @@ def blocks(language: str) -> list[str]:
 def commands() -> list[str]:
     lines = "".join(blocks("sh")).splitlines()
     return [line.partition(" #")[0].strip() for line in lines if line.strip()]
-
-
-def own_commands() -> list[str]:
-    return [command for command in commands() if command.startswith("simplex-jax")]
 
 
 def python_block(word: str) -> str:
@@ -43,11 +33,6 @@ def test_kernel_example():
     assert jnp.abs(mean - posterior).max() < 0.02
 
 
-@pytest.mark.parametrize("name", samplers.__all__)
-def test_every_sampler_is_named(name):
-    assert f"`{name}`" in README, "give it a place in the table of kernels, or below it"
-
-
 def test_lda_example(tmp_path, monkeypatch, capsys):
     """Sixty documents on three themes that share no word."""
     themes = (
@@ -56,26 +41,15 @@ def test_lda_example(tmp_path, monkeypatch, capsys):
         "goal match penalty",
     )
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "texts").mkdir()
-    for i in range(60):
-        (tmp_path / "texts" / f"{i}.txt").write_text(f"{themes[i % 3]} " * 3)
+    (tmp_path / "texts.txt").write_text("\n".join(f"{themes[i % 3]} " * 3 for i in range(60)))
     exec(python_block("lda.fit"), {})
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 20
     assert set(lines[0].split()) <= set(" ".join(themes).split())
 
 
-def test_numpyro_example():
-    """The posterior is known; 1,000 independent draws of it are good to 0.001."""
-    pytest.importorskip("numpyro")
-    scope: dict = {}
-    exec(python_block("simplex_jax.numpyro"), scope)
-    posterior = (jnp.array([800, 100, 100, *[0] * 7]) + 0.1) / 1001
-    assert jnp.abs(scope["weights"].mean(axis=0) - posterior).max() < 0.005
-
-
 def test_every_python_block_is_run():
-    assert len(blocks("python")) == 3
+    assert len(blocks("python")) == 2
 
 
 def test_two_commands_do_all_the_set_up():
@@ -98,26 +72,8 @@ def test_ci_runs_the_test_command_of_the_readme():
     subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
 
 
-@pytest.mark.parametrize("command", own_commands())
-def test_command_is_understood(command, tmp_path, monkeypatch):
-    """Options and values only; test_cli runs the command line."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "texts").mkdir()
-    for name in re.findall(r"\S+\.(?:txt|npz|gz)\b", command):
-        (tmp_path / name).touch()
-    _, name, *arguments = shlex.split(command)
-    group = cli.main.get_command(click.Context(cli.main), name)
-    if "--help" in arguments:
-        with pytest.raises(click.exceptions.Exit, match="0"):
-            parse(group, arguments)
-    else:
-        parse(group, arguments)
-
-
-def test_a_wrong_option_of_a_verb_is_noticed():
-    for arguments in (["--no-such", "texts"], ["report", "--no-such", "run"], ["transform", "x"]):
-        with pytest.raises(click.UsageError):
-            parse(cli.main.get_command(click.Context(cli.main), "lda"), arguments)
+def test_it_is_short():
+    assert len(README.splitlines()) <= 120
 
 
 def test_links_lead_somewhere():
