@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
-PLACES = ("--data", "--keep", "--out", "--peers")
+PLACES = ("--cache", "--data", "--keep", "--out", "--peers")
 """Options that name a file or a folder."""
 
 

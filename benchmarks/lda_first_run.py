@@ -1,6 +1,6 @@
 """The default run: what its verdict claims, checked against other chains and a longer run.
 
-    python benchmarks/first_run.py [--chains 12] [--longer 10] [--keep FILE]
+    python benchmarks/lda_first_run.py [--chains 12] [--longer 10] [--keep FILE]
 
 Chains of the length of `simplex-jax lda` on the embedded corpus, where a pair stands for the two
 chains of a default run, and the others for other runs. Printed are, over all pairs,
@@ -108,7 +108,6 @@ def main() -> None:
         passes = passes or default.done["passes"]
         result |= {
             "passes": default.done["passes"],
-            "seconds of training": default.metrics[-1]["seconds"],
             "perplexity": default.metrics[-1]["perplexity_average"],
             "stable topics of 30": int(default.stable.sum()),
         }
