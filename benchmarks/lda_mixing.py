@@ -40,7 +40,7 @@ from simplex_jax._src.corpus.device import DeviceCorpus
 from simplex_jax._src.evaluate.diagnostics import effective_size
 from simplex_jax._src.models import lda
 from simplex_jax._src.models.lda import model
-from simplex_jax._src.models.lda.kernel import Local, Memory
+from simplex_jax._src.models.lda.kernel import Memory
 from simplex_jax._src.runtime.driver import run
 
 ALPHA, BETA = 0.1, 0.05
@@ -57,10 +57,9 @@ def ours(
 ) -> np.ndarray:
     """Return the tokens of each topic after every pass, [passes, K]."""
     documents, shape = device.to_device(train), (topics, train.shape[1])
-    local_step = Local(sweeps=sweeps)
     size = -(-train.shape[0] // updates)
     kernel, stream = model.build(
-        documents, shape, alpha=ALPHA, beta=BETA, local_step=local_step, batch_size=size
+        documents, shape, alpha=ALPHA, beta=BETA, sweeps=sweeps, batch_size=size
     )
     if relabel:
         kernel = Kernel(kernel.init, partial(_moved, kernel.update, documents))

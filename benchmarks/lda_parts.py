@@ -22,7 +22,6 @@ from lda_recorder import SHARED
 from simplex_jax._src import draws
 from simplex_jax._src.corpus import device
 from simplex_jax._src.models.lda import model
-from simplex_jax._src.models.lda.kernel import Local
 from simplex_jax._src.models.topics import engine
 
 
@@ -50,10 +49,7 @@ def parts(train: Any, num_topics: int, passes: int) -> dict[str, float]:
         shape,
         alpha=alpha,
         beta=beta,
-        learn_alpha=None,
-        learn_beta=None,
         counts="memoised",
-        local_step=Local(),
         batch_size=documents,
         sampler="scir",
         step_size=5.0,

@@ -23,7 +23,6 @@ import numpy as np
 
 from simplex_jax._src.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax._src.models.lda import model as lda
-from simplex_jax._src.models.lda.kernel import Local
 from simplex_jax._src.models.topics.engine import ENGINES, resolve
 from simplex_jax._src.runtime import devices
 
@@ -86,7 +85,8 @@ def measure(corpus, topics, method, options):
     kernel, stream = lda.build(
         corpus,
         shape,
-        local_step=Local(method, engine=options.engine),
+        local=method,
+        engine=options.engine,
         batch_size=batch,
         devices=shared,
     )

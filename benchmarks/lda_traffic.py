@@ -65,8 +65,7 @@ def compiled(topics: int, words: int, *, learn: tuple[str, ...]) -> jax.stages.C
         (topics, words),
         batch_size=64,
         devices=jax.devices(),
-        learn_alpha="learn-asymmetric" if "alpha" in learn else None,
-        learn_beta="learn-asymmetric" if "beta" in learn else None,
+        **dict.fromkeys(learn, "learn-asymmetric"),
     )
     state = kernel.init(jax.random.key(0), jnp.ones((topics, words)))
     batch = stream(jax.random.key(1), state.step)

@@ -15,9 +15,8 @@ from simplex_jax._src.corpus.device import CHUNK, DeviceCorpus
 from simplex_jax._src.draws import uniform
 from simplex_jax._src.draws.bits import random_words
 from simplex_jax._src.geometry import simplex
-from simplex_jax._src.models.lda import kernel as lda_kernel
 from simplex_jax._src.models.lda import model as lda
-from simplex_jax._src.models.lda.kernel import Info, Means, Memory, State
+from simplex_jax._src.models.lda.kernel import Config, Info, Memory, State
 from simplex_jax._src.models.topics import engine
 
 __all__ = ["Info", "State", "build"]
@@ -110,18 +109,18 @@ def build(
         20
     """
     shape = natural.check_shape(shape, corpus)
-    means = lda_kernel.means_of(alpha, beta, shape)
+    config = lda.configure(shape, alpha=alpha, beta=beta)
     documents = device.size(corpus)
     batch_size = lda.check_batch_size(documents if batch_size is None else batch_size, documents)
     kernel = Kernel(
-        init=bind(static(_init, shape=shape), corpus, means), update=bind(_update, corpus)
+        init=bind(static(_init, shape=shape), corpus, config), update=bind(_update, corpus)
     )
     return kernel, device.block_stream(documents, batch_size)
 
 
 def _init(
     corpus: DeviceCorpus,
-    means: Means,
+    config: Config,
     key: jax.Array,
     position: jax.Array,
     *,
@@ -133,8 +132,8 @@ def _init(
     return State(
         position=natural.starting_topics(position, shape),
         step=jnp.zeros((), jnp.int32),
-        alpha=jnp.copy(means.alpha),
-        beta=jnp.copy(means.beta),
+        alpha=jnp.copy(config.alpha),
+        beta=jnp.copy(config.beta),
         sampler=Labels(Memory(labels, jnp.zeros(shape, jnp.int32))),
     )
 

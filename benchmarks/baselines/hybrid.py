@@ -1,5 +1,7 @@
 """Hybrid stochastic variational-Gibbs inference for LDA (Mimno, Hoffman and Blei 2012)."""
 
+from typing import NamedTuple
+
 from jax.typing import ArrayLike
 
 from baselines import natural, online_vb
@@ -8,10 +10,20 @@ from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus
 from simplex_jax._src.models.lda import kernel as lda_kernel
-from simplex_jax._src.models.lda.kernel import Info, Local, State
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.models.lda.kernel import Info, State
 from simplex_jax._src.schedules import StepSize
 
 __all__ = ["TEN_SWEEPS", "Info", "State", "build"]
+
+
+class Local(NamedTuple):
+    """How labels are drawn, by the names of `lda.build`."""
+
+    local: str = "collapsed"
+    sweeps: int = 1
+    burn_in: int = 0
+
 
 TEN_SWEEPS = Local(sweeps=10, burn_in=5)
 
@@ -70,10 +82,16 @@ def build(
         [1.0, 1.0]
     """
     shape = natural.check_shape(shape, corpus)
-    means = online_vb.concentrations(alpha, beta, shape)
     batch_size = natural.batch_size_of(batch_size, corpus)
-    counts = lda_kernel.subsampled_counts(corpus, shape, local_step, batch_size)
+    config = lda.configure(
+        shape,
+        **online_vb.concentrations(alpha, beta, shape),
+        counts="subsampled",
+        batch_size=batch_size,
+        **local_step._asdict(),
+    )
+    counts = lda_kernel.subsampled_counts(lda_kernel.source_of(corpus, config))
     if step_size is None:
         step_size = online_vb.default_step_size()
-    kernel = natural.kernel(counts, means, step_size, shape, natural.geometric)
+    kernel = natural.kernel(counts, config, step_size, shape, natural.geometric)
     return kernel, device.uniform_stream(corpus, batch_size)

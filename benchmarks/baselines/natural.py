@@ -22,7 +22,7 @@ from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus
 from simplex_jax._src.geometry import simplex
 from simplex_jax._src.geometry.digamma import digamma
-from simplex_jax._src.models.lda.kernel import Counts, Given, Info, Means, State
+from simplex_jax._src.models.lda.kernel import Config, Counts, Given, Info, State
 from simplex_jax._src.schedules import StepSize
 
 # The weights start at independent Gamma(100, 1 / 100) times the topics given, as in the code of
@@ -56,7 +56,7 @@ class Step(NamedTuple):
 
 def kernel(
     counts: Counts,
-    means: Means,
+    config: Config,
     step_size: StepSize,
     shape: tuple[int, int],
     log_topics_of: Callable[[jax.Array], jax.Array],
@@ -65,7 +65,7 @@ def kernel(
 
     Args:
         counts: The local step: an estimate of the counts of the corpus.
-        means: The concentrations.
+        config: The concentrations.
         step_size: rho, above 0 and at most 1, or a schedule of it.
         shape: (K, V).
         log_topics_of: Weights [K, V] to what the local step takes for the log topics.
@@ -75,7 +75,7 @@ def kernel(
     """
     schedules.check_share(step_size)
     return Kernel(
-        init=bind(static(_init, shape=shape), counts, means),
+        init=bind(static(_init, shape=shape), counts, config),
         update=bind(static(_update, log_topics_of=log_topics_of), counts, step_size),
     )
 
@@ -107,7 +107,7 @@ def arithmetic(weights: jax.Array) -> jax.Array:
 
 def _init(
     counts: Counts,
-    means: Means,
+    config: Config,
     key: jax.Array,
     position: jax.Array,
     *,
@@ -118,13 +118,13 @@ def _init(
     noise = draws.loggamma(key_noise, jnp.full(shape, _NOISE_SHAPE, log_topics.dtype))
     # About a token of each word for each topic.
     log_scale = math.log(shape[1] / _NOISE_SHAPE)
-    weights = (means.beta + jnp.exp(log_topics + noise + log_scale)).astype(log_topics.dtype)
+    weights = (config.beta + jnp.exp(log_topics + noise + log_scale)).astype(log_topics.dtype)
     # A state may be donated to jitted code, and must not share arrays with the kernel.
     return State(
         position=arithmetic(weights),
         step=jnp.zeros((), jnp.int32),
-        alpha=jnp.copy(means.alpha),
-        beta=jnp.copy(means.beta),
+        alpha=jnp.copy(config.alpha),
+        beta=jnp.copy(config.beta),
         sampler=Weights(weights, counts.init(key_memory)),
     )
 

@@ -18,8 +18,8 @@ from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus, Documents
 from simplex_jax._src.geometry.digamma import digamma
-from simplex_jax._src.models.lda import kernel as lda_kernel
-from simplex_jax._src.models.lda.kernel import Counts, Given, Info, Means, State
+from simplex_jax._src.models.lda import model as lda
+from simplex_jax._src.models.lda.kernel import Counts, Given, Info, State
 from simplex_jax._src.schedules import Schedule, StepSize, polynomial_decay
 
 __all__ = ["Info", "State", "build", "default_step_size"]
@@ -126,7 +126,7 @@ def build(
         [1.0, 1.0]
     """
     shape = natural.check_shape(shape, corpus)
-    means = concentrations(alpha, beta, shape)
+    config = lda.configure(shape, **concentrations(alpha, beta, shape))
     batch_size = natural.batch_size_of(batch_size, corpus)
     iterations = arguments.at_least("iterations", iterations, 1)
     change = arguments.as_float("tolerance", tolerance)
@@ -136,16 +136,16 @@ def build(
     known = entries.of(corpus)
     options = {"documents": device.size(corpus), "groups": _groups(known), "iterations": iterations}
     counts = Counts(init=bind(_start), estimate=bind(static(_estimate, **options), known, change))
-    kernel = natural.kernel(counts, means, step_size, shape, natural.geometric)
+    kernel = natural.kernel(counts, config, step_size, shape, natural.geometric)
     return kernel, device.uniform_stream(corpus, batch_size)
 
 
 def concentrations(
     alpha: ArrayLike | None, beta: ArrayLike | None, shape: tuple[int, int]
-) -> Means:
-    """Return the concentrations in full, 1 / K where none are given, as in the authors' code."""
+) -> dict[str, ArrayLike]:
+    """Return the concentrations, 1 / K where none are given, as in the authors' code."""
     alpha, beta = (1 / shape[0] if value is None else value for value in (alpha, beta))
-    return lda_kernel.means_of(alpha, beta, shape)
+    return {"alpha": alpha, "beta": beta}
 
 
 def _start(key: jax.Array) -> Local:

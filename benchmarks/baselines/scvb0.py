@@ -12,7 +12,7 @@ from simplex_jax._src.base import Kernel, bind, static
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus
-from simplex_jax._src.models.lda import kernel as lda_kernel
+from simplex_jax._src.models.lda import model as lda
 from simplex_jax._src.models.lda.kernel import Counts, Given, Info, State
 from simplex_jax._src.schedules import Schedule, StepSize, polynomial_decay
 
@@ -91,7 +91,7 @@ def build(
         [1.0, 1.0]
     """
     shape = natural.check_shape(shape, corpus)
-    means = lda_kernel.means_of(alpha, beta, shape)
+    config = lda.configure(shape, alpha=alpha, beta=beta)
     batch_size = natural.batch_size_of(batch_size, corpus)
     passes = arguments.at_least("burn_in", burn_in, 0) + 1
     if step_size is None:
@@ -101,7 +101,7 @@ def build(
     schedules.check_share(document_step_size, "document_step_size")
     estimate = bind(static(_estimate, passes=passes), entries.of(corpus), document_step_size)
     counts = Counts(init=bind(_nothing), estimate=estimate)
-    kernel = natural.kernel(counts, means, step_size, shape, natural.arithmetic)
+    kernel = natural.kernel(counts, config, step_size, shape, natural.arithmetic)
     return kernel, device.uniform_stream(corpus, batch_size)
 
 

@@ -8,25 +8,41 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
-from baselines import collapsed_gibbs, hybrid, online_vb, reflected_cir, scvb0, sgrhmc_euler
+from baselines import (
+    collapsed_gibbs,
+    control_variate,
+    hybrid,
+    online_vb,
+    reflected_cir,
+    scvb0,
+    sgrhmc_euler,
+)
+from baselines.hybrid import Local
 
 from simplex_jax._src import schedules
-from simplex_jax._src.base import Kernel, bind
+from simplex_jax._src.base import Kernel, bind, static
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import device, split_tokens
 from simplex_jax._src.corpus.device import DeviceCorpus
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.models.lda import kernel as lda_kernel
 from simplex_jax._src.models.lda import model as lda
-from simplex_jax._src.models.lda.kernel import Local
 from simplex_jax._src.models.topics import evaluation
 from simplex_jax._src.models.topics.evaluation import Completion
 from simplex_jax._src.runtime.driver import run
 from simplex_jax._src.runtime.hooks import Event
+from simplex_jax._src.samplers import smld
 
-# A baseline that the library's LDA does not have
+# Baselines that the library's LDA does not have
 lda_kernel.SAMPLERS["reflected-cir"] = lda_kernel.Sampler(
     reflected_cir.init, reflected_cir.update, limit=2.0
+)
+# The last word is the reference, which must be the same for all topics.
+lda_kernel.SAMPLERS["smld-approximate"] = lda_kernel.Sampler(
+    static(smld.init, reference=-1, linearised=True),
+    static(smld.update, reference=-1),
+    weighted=False,
+    measures=("stiffness",),
 )
 
 TUNING_SEED = 1_000_000
@@ -80,10 +96,8 @@ class Method(NamedTuple):
     sweeps: bool = True
 
 
-def sampled(
-    sampler: str, total: str | None = None, counts: str = "subsampled"
-) -> Callable[..., tuple[Kernel, Stream]]:
-    """Return the builder of LDA with estimated counts."""
+def sampled(sampler: str, total: str | None = None) -> Callable[..., tuple[Kernel, Stream]]:
+    """Return the builder of LDA with subsampled counts."""
 
     def build(
         problem: Problem, local_step: Local, batch_size: int, step: Any
@@ -95,13 +109,28 @@ def sampled(
             beta=problem.beta,
             sampler=sampler,
             total=total,
-            counts=counts,
-            local_step=local_step,
+            counts="subsampled",
             step_size=step,
             batch_size=batch_size,
+            **local_step._asdict(),
         )
 
     return build
+
+
+def controlled(
+    problem: Problem, local_step: Local, batch_size: int, step: Any
+) -> tuple[Kernel, Stream]:
+    """Return the kernel of LDA by SCIR with control-variate counts."""
+    return control_variate.build(
+        problem.corpus,
+        problem.shape,
+        alpha=problem.alpha,
+        beta=problem.beta,
+        step_size=step,
+        batch_size=batch_size,
+        **local_step._asdict(),
+    )
 
 
 class Topics(NamedTuple):
@@ -128,10 +157,16 @@ def moved_by(
     def build(
         problem: Problem, local_step: Local, batch_size: int, step: Any
     ) -> tuple[Kernel, Stream]:
-        counts = lda_kernel.subsampled_counts(problem.corpus, problem.shape, local_step, batch_size)
-        alpha = jnp.full(problem.shape[0], problem.alpha)
-        inner = kernel_of(counts.given(alpha), problem.beta, step)
-        built = Kernel(bind(_init_topics, inner, alpha), bind(_update_topics, inner))
+        config = lda.configure(
+            problem.shape,
+            alpha=problem.alpha,
+            counts="subsampled",
+            batch_size=batch_size,
+            **local_step._asdict(),
+        )
+        counts = lda_kernel.subsampled_counts(lda_kernel.source_of(problem.corpus, config))
+        inner = kernel_of(counts.with_prior(config.alpha), problem.beta, step)
+        built = Kernel(bind(_init_topics, inner, config.alpha), bind(_update_topics, inner))
         return built, device.uniform_stream(problem.corpus, batch_size)
 
     return build

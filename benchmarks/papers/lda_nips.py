@@ -19,11 +19,11 @@ import jax
 import lda_common
 import numpy as np
 import scipy.sparse as sp
+from baselines.hybrid import Local
 from lda_common import METHODS, Problem, Step
 from lda_corpora import nips
 
 from simplex_jax._src.corpus import device, embedded_corpus, split_tokens
-from simplex_jax._src.models.lda.kernel import Local
 from simplex_jax._src.models.topics import evaluation
 
 SPLIT_SEED, TUNING_SPLIT_SEED = 0, 1

@@ -23,22 +23,22 @@ import jax.numpy as jnp
 import lda_common
 import numpy as np
 import scipy.sparse as sp
+from baselines import control_variate
+from baselines.hybrid import Local
 from lda_common import Method, Problem, Step
 
 from simplex_jax._src import batches, corpus, gradients
 from simplex_jax._src.corpus import device, embedded_corpus
 from simplex_jax._src.estimators import Estimator
-from simplex_jax._src.models.lda import control
-from simplex_jax._src.models.lda.kernel import Local
+from simplex_jax._src.models.lda import kernel as lda_kernel
+from simplex_jax._src.models.lda import model as lda
 from simplex_jax._src.runtime.driver import run
 
 JUDGED = 200  # documents to score, and as many to choose steps by
 REPEATS = 30  # batches for measuring the noise
 METHODS = {
     "subsampled": Method(lda_common.sampled("scir"), lda_common.SCIR),
-    "control variate": Method(
-        lda_common.sampled("scir", counts="control-variate"), lda_common.SCIR
-    ),
+    "control variate": Method(lda_common.controlled, lda_common.SCIR),
     "memoised": lda_common.METHODS["memoised SCIR"],
     "memoised, twice the passes": lda_common.METHODS["memoised SCIR"],
 }
@@ -129,21 +129,25 @@ def measured_noise(
     state, _ = run(key_first, kernel, state, stream, max(1, updates - epoch), **nothing)
     before = state.position
     state, _ = run(key_last, kernel, state, stream, epoch, **nothing)
-    given = (problem.corpus, problem.shape, local_step, batch_size)
+    config = lda.configure(
+        problem.shape, counts="subsampled", batch_size=batch_size, **local_step._asdict()
+    )
+    source = lda_kernel.source_of(problem.corpus, config)
 
     def noise(estimator: Estimator, stream: batches.Stream, memory: Any) -> float:
         result = gradients.variance(estimator, key_noise, state.position, stream, REPEATS, memory)
         return float(jnp.sqrt(result.sum()))
 
     zeros = jnp.zeros_like(before)  # counts at the reference add nothing to the noise
-    reference = control.Reference(before, zeros, zeros.sum(axis=1))
+    reference = control_variate.Reference(before, zeros, zeros.sum(axis=1))
     plain = device.uniform_stream(problem.corpus, batch_size)
     visits = batches.visits(plain, 1, first=REPEATS)  # which do not move the reference
     alpha = state.alpha
-    subsampled = kernel.subsampled_counts(*given).given(alpha)
+    subsampled = lda_kernel.subsampled_counts(source).with_prior(alpha)
+    controlled = control_variate.control_variate(source).with_prior(alpha)
     return {
         "subsampled": noise(subsampled, plain, subsampled.init(key_init)),
-        "control variate": noise(control.control_variate(*given).given(alpha), visits, reference),
+        "control variate": noise(controlled, visits, reference),
     }
 
 

@@ -22,11 +22,11 @@ import common
 import lda_common
 import numpy as np
 import scipy.sparse as sp
+from baselines.hybrid import Local
 from lda_common import METHODS, Method, Problem, Step
 
 from simplex_jax._src import corpus
 from simplex_jax._src.corpus import device, embedded_corpus
-from simplex_jax._src.models.lda.kernel import Local
 
 DATA = common.DATA / "wikipedia"
 COMPARED = tuple(

@@ -38,6 +38,7 @@ import lda_common
 import numpy as np
 import scipy.sparse as sp
 from baselines import convex, myula, plmc
+from baselines.hybrid import Local
 from bias_cases import Case
 from bias_points import Point, clear, told_slope
 from bias_targets import Posterior, Statistics
@@ -50,7 +51,6 @@ from simplex_jax._src.base import Batch, Kernel, PyTree, freeze, static
 from simplex_jax._src.corpus import device, embedded_corpus
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import mirror, simplex
-from simplex_jax._src.models.lda.kernel import Local
 from simplex_jax._src.runtime import driver
 from simplex_jax._src.samplers import mamla, mld
 from simplex_jax._src.schedules import StepSize

@@ -31,10 +31,10 @@ import jax.numpy as jnp
 import lda_common
 import numpy as np
 import scipy.sparse as sp
+from baselines.hybrid import Local
 from lda_common import Method, Problem, Step
 
 from simplex_jax._src.corpus import device
-from simplex_jax._src.models.lda.kernel import Local
 from simplex_jax._src.models.topics import evaluation
 from simplex_jax._src.runtime.driver import run
 from simplex_jax._src.runtime.hooks import Event

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from baselines import collapsed_gibbs, hybrid, online_vb, scvb0
+from baselines.hybrid import Local
 
 from simplex_jax._src import base
 from simplex_jax._src.corpus import device
 from simplex_jax._src.models.lda import model as lda
-from simplex_jax._src.models.lda.kernel import Local
 from simplex_jax._src.models.topics import evaluation
 from simplex_jax._src.runtime import driver
 
@@ -56,7 +56,7 @@ def test_bad_arguments_are_named(build, options, name):
         (online_vb.build, {"tolerance": -1e-3}, "tolerance"),
         (online_vb.build, {"tolerance": np.nan}, "tolerance"),
         (hybrid.build, {"local_step": Local(sweeps=5, burn_in=5)}, "burn_in"),
-        (hybrid.build, {"local_step": Local(method="other")}, "method"),
+        (hybrid.build, {"local_step": Local("other")}, "local"),
         (scvb0.build, {"burn_in": -1}, "burn_in"),
         (scvb0.build, {"document_step_size": 1.5}, "document_step_size"),
         (scvb0.build, {"document_step_size": 0.0}, "document_step_size"),

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from baselines import hybrid, natural
+from baselines.hybrid import Local
 from scipy import special
 from support import statistics_checks as checks
 from support import tiny_lda
 
 from simplex_jax._src.corpus import device
-from simplex_jax._src.models.lda.kernel import Local
 
 WORDS = ([0, 2], [0, 1, 1])
 COPIES, RUNS = 400, 250

@@ -27,10 +27,9 @@ LDA = [
     {"alpha": "learn-asymmetric", "beta": "learn", "chains": 2, "batch_size": 8},
     {"alpha": "learn-asymmetric", "counts": "subsampled", "batch_size": 8},
     *({"sampler": name} for name in ("scir", "sgrld", "sgrhmc", "smld")),
-    *({"counts": name, "batch_size": 8} for name in ("subsampled", "control-variate")),
+    {"counts": "subsampled", "batch_size": 8},
     {"local": "blocked", "batch_size": 8},
     {"seed_words": ["one: w0 w1", "two: w3"], "seed_weight": 5.0, "alpha": "learn-asymmetric"},
-    {"total": "carried", "beta": "learn"},
 ]
 HDP = [
     *({"engine": e} for e in ENGINES),

@@ -169,10 +169,14 @@ def concentration(
     *,
     default: Any,
     learn: Sequence[str] = ("learn",),
+    several: bool = False,
     most: float = MOST_CONCENTRATION,
     **declared: Any,
 ) -> Any:
-    """Declare a concentration: a number, or one of the words of `learn` to sample it."""
+    """Declare a concentration: a number, or one of the words of `learn` to sample it.
+
+    With `several`, it may also be a sequence of numbers.
+    """
 
     def check(name: str, value: Any) -> Any:
         if isinstance(value, str):
@@ -181,6 +185,8 @@ def concentration(
             raise ValueError(f"{name} must be a number or {' or '.join(learn)}; it is {value!r}")
         if value is None and default is None:
             return None
+        if several and np.ndim(value):
+            return tuple(number(name, each, most=most) for each in value)
         return number(name, value, most=most)
 
     return option(

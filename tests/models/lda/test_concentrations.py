@@ -99,7 +99,13 @@ def moved(key, alpha, beta, log_phi, labels, words, means, options):
 
     def one(key, alpha, beta, log_phi, labels, words):
         corpus = device.DeviceCorpus(words, starts, jnp.arange(LENGTHS.size, dtype=jnp.int32))
-        kernel, stream = lda.build(corpus, (2, 3), batch_size=2, **means, **dict(options))
+        given = dict(options) | {
+            f"{name}_prior" if name in dict(options) else name: (
+                (1.0, 1 / mean) if name in dict(options) else mean
+            )
+            for name, mean in means.items()
+        }
+        kernel, stream = lda.build(corpus, (2, 3), batch_size=2, **given)
         state = kernel.init(key, jnp.ones((2, 3)))
         counts = jnp.zeros((2, 3), jnp.int32).at[labels, words].add(1)
         memory = lda_kernel.Memory(labels.astype(jnp.uint8), counts)
@@ -144,7 +150,8 @@ def features(alpha, beta, log_phi, z, words):
 def joint_checks(getkey, seed, learn_alpha, learn_beta, factor=1.0):
     rng = np.random.default_rng(seed)
     alpha, beta, log_phi, z, words = joint(rng, CHAINS, learn_alpha, learn_beta)
-    options = tuple({"learn_alpha": learn_alpha, "learn_beta": learn_beta}.items())
+    learned = {"alpha": learn_alpha, "beta": learn_beta}
+    options = tuple((name, how) for name, how in learned.items() if how)
     ends = moved(
         getkey(),
         *(jnp.asarray(x, jnp.float32) for x in (alpha, beta, log_phi)),

@@ -14,14 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from baselines import control_variate
 from support import statistics_checks as checks
 from support import tiny_lda
 from support.marks import slow_but
 
 from simplex_jax._src import base, batches, draws
 from simplex_jax._src.corpus import device
-from simplex_jax._src.models.lda import control
 from simplex_jax._src.models.lda import kernel as lda_kernel
+from simplex_jax._src.models.lda import model as lda
 from simplex_jax._src.runtime.driver import run
 from simplex_jax._src.samplers import scir
 
@@ -73,10 +74,11 @@ def estimate_side_by_side(estimate, *arguments):
 
 def build(method, h, alpha=ALPHA, beta=BETA, corpus=MANY, total="refreshed"):
     """Memoised SCIR of all chains; a batch is one document of each."""
-    inner = lda_kernel.memoised_counts(corpus, (2, 3 * CHAINS), lda_kernel.Local(method))
+    wide = lda.configure((2, 3 * CHAINS), local=method)
+    inner = lda_kernel.memoised_counts(lda_kernel.source_of(corpus, wide))
     counts = lda_kernel.Counts(inner.init, base.bind(estimate_side_by_side, inner.estimate))
-    means = lda_kernel.means_of(alpha, beta, SHAPE)
-    return lda_kernel.kernel(counts, means, "scir", h, total=total)
+    config = lda.configure(SHAPE, alpha=alpha, beta=beta, step_size=h, total=total)
+    return lda_kernel.kernel(counts, config)
 
 
 def with_memory(state, labels, tokens):
@@ -290,9 +292,14 @@ def cell_checks(counts, expected):
 
 # The burn-in from no labels leaves no trace of the start on documents of three tokens.
 HOW = {
-    "blocked": lda_kernel.Local("blocked", sweeps=24, burn_in=20, expected=True),
-    "collapsed": lda_kernel.Local("collapsed", sweeps=12, burn_in=8),
+    "blocked": {"local": "blocked", "sweeps": 24, "burn_in": 20, "expected": True},
+    "collapsed": {"local": "collapsed", "sweeps": 12, "burn_in": 8},
 }
+
+
+def source(batch_size, **how):
+    config = lda.configure(SHAPE, counts="subsampled", batch_size=batch_size, **how)
+    return lda_kernel.source_of(CORPUS, config)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +307,8 @@ HOW = {
 )
 def test_subsampled_counts_are_unbiased(method, batch_size, getkey):
     exact = expected_counts(LOG_PHI)
-    estimator = lda_kernel.subsampled_counts(CORPUS, SHAPE, HOW[method], batch_size).given(ALPHA)
+    counts = lda_kernel.subsampled_counts(source(batch_size, **HOW[method]))
+    estimator = counts.with_prior(ALPHA)
     stream = device.uniform_stream(CORPUS, batch_size)
     counts = np.asarray(estimates(jax.random.split(getkey(), 2500), estimator, stream, TALLY))
     assert not checks.family(cell_checks(counts, exact))
@@ -318,23 +326,24 @@ def unmoved(stream, key, step):
 def test_control_variate_is_unbiased_and_quieter_near_its_reference(method, getkey):
     keys = jax.random.split(getkey(), 2500)
     stream = device.uniform_stream(CORPUS, 2)
-    arguments = (CORPUS, SHAPE, HOW[method], 2)
-    reference = control.Reference(
+    batches_of_two = source(2, **HOW[method])
+    reference = control_variate.Reference(
         jnp.asarray(NEAR, jnp.float32),
         jnp.asarray(expected_counts(NEAR), jnp.float32),
         jnp.zeros(2),
     )
-    estimator = control.control_variate(*arguments).given(ALPHA)
+    estimator = control_variate.control_variate(batches_of_two).with_prior(ALPHA)
     controlled = estimates(keys, estimator, base.bind(unmoved, stream), reference)
     assert not checks.family(cell_checks(controlled, expected_counts(LOG_PHI)))
     assert checks.family(cell_checks(controlled, expected_counts(NEAR))), "the check has no power"
-    plain = estimates(keys, lda_kernel.subsampled_counts(*arguments).given(ALPHA), stream, TALLY)
+    subsampled = lda_kernel.subsampled_counts(batches_of_two).with_prior(ALPHA)
+    plain = estimates(keys, subsampled, stream, TALLY)
     assert (np.asarray(controlled).var(axis=0) < 0.5 * np.asarray(plain).var(axis=0)).all()
 
 
 def test_control_variate_moves_its_reference(getkey):
-    counts = control.control_variate(CORPUS, SHAPE, lda_kernel.Local(), batch_size=3)
-    estimator = counts.given(ALPHA)
+    counts = control_variate.control_variate(source(3, sweeps=1))
+    estimator = counts.with_prior(ALPHA)
     reference, moved = estimator.init(getkey()), []
     estimate = jax.jit(estimator.estimate)
     for step in range(4):

@@ -19,7 +19,7 @@ SMALL = device.to_device(tiny_lda.table([[0, 0, 1], [1, 2], [2], [], [0, 1, 2, 2
 
 def case(sampler, counts, method):
     # One method a pair of sampler and counts; of all samplers but two one of the counts.
-    index = lda.SAMPLERS.index(sampler) + lda.COUNTS.index(counts)
+    index = list(lda.SAMPLERS).index(sampler) + lda.COUNTS.index(counts)
     slow = METHODS[index % 2] != method or (
         sampler not in ("scir", "sgrld") and counts != "subsampled"
     )
@@ -28,8 +28,13 @@ def case(sampler, counts, method):
 
 def local_step(counts, method):
     if counts == "memoised":
-        return lda_kernel.Local(method)
-    return lda_kernel.Local(method, sweeps=3, burn_in=1, expected=method == "blocked")
+        return {"local": method}
+    return {"local": method, "sweeps": 3, "burn_in": 1, "expected": method == "blocked"}
+
+
+def memoised(corpus, shape, method):
+    config = lda.configure(shape, local=method)
+    return lda_kernel.memoised_counts(lda_kernel.source_of(corpus, config))
 
 
 @pytest.mark.slow
@@ -39,8 +44,8 @@ def local_step(counts, method):
 )
 def test_every_combination_runs_compiled_once(sampler, counts, method, getkey):
     """At beta = 1e-3, where most log-probabilities are below the least float32."""
-    arguments = {"sampler": sampler, "counts": counts, "local_step": local_step(counts, method)}
-    arguments["batch_size"] = 2
+    arguments = {"sampler": sampler, "counts": counts, "batch_size": 2}
+    arguments |= local_step(counts, method)
     kernel, stream = lda.build(SMALL, (4, 3), alpha=0.01, beta=1e-3, step_size=0.01, **arguments)
     state = kernel.init(getkey(), jnp.ones((4, 3)))
     shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
@@ -59,9 +64,7 @@ def test_every_combination_runs_compiled_once(sampler, counts, method, getkey):
 
 @pytest.mark.parametrize("method", [pytest.param("blocked", marks=pytest.mark.slow), "collapsed"])
 def test_jit_equals_eager(method, getkey):
-    estimator = lda_kernel.memoised_counts(SMALL, (2, 3), lda_kernel.Local(method)).given(
-        [0.3, 0.3]
-    )
+    estimator = memoised(SMALL, (2, 3), method).with_prior([0.3, 0.3])
     log_topics = jax.nn.log_softmax(jax.random.normal(getkey(), (2, 3)))
     arguments = (getkey(), estimator.init(getkey()), log_topics, jnp.array([4, 0, 2]))
     jax.tree.map(
@@ -74,7 +77,7 @@ def test_jit_equals_eager(method, getkey):
 def assign(corpus, shape, method, getkey, alpha=0.1):
     """The memory after a visit of all documents, at random topics."""
     alpha = jnp.broadcast_to(alpha, shape[0])
-    estimator = lda_kernel.memoised_counts(corpus, shape, lda_kernel.Local(method)).given(alpha)
+    estimator = memoised(corpus, shape, method).with_prior(alpha)
     log_topics = jax.nn.log_softmax(jax.random.normal(getkey(), shape))
     ids = jnp.arange(device.size(corpus))
     return jax.jit(estimator.estimate)(getkey(), estimator.init(getkey()), log_topics, ids)[1]
@@ -100,8 +103,11 @@ def test_one_topic_takes_all_words(getkey):
 def test_corpus_without_tokens_has_no_counts(getkey):
     corpus = device.to_device(sp.csr_array((3, 2), dtype=np.int32))
     assert not assign(corpus, (2, 2), "blocked", getkey).counts.any()
-    expected = lda_kernel.Local("blocked", expected=True)
-    estimator = lda_kernel.subsampled_counts(corpus, (2, 2), expected, 2).given([0.1, 0.1])
+    config = lda.configure(
+        (2, 2), counts="subsampled", local="blocked", expected=True, batch_size=2
+    )
+    counts = lda_kernel.subsampled_counts(lda_kernel.source_of(corpus, config))
+    estimator = counts.with_prior([0.1, 0.1])
     topics = jnp.log(jnp.full((2, 2), 0.5))
     assert not jax.jit(estimator.estimate)(
         getkey(), estimator.init(getkey()), topics, jnp.array([2, 0])
@@ -125,21 +131,18 @@ def test_double_precision(getkey):
         ({"total": "forgotten"}, "total must be one of refreshed, carried"),
         ({"total": "carried", "sampler": "smld"}, "total is that of weights, and smld moves none"),
         ({"counts": "exact"}, "counts"),
-        ({"local_step": lda_kernel.Local("variational")}, "method"),
-        ({"local_step": lda_kernel.Local(sweeps=0)}, "sweeps"),
-        ({"local_step": lda_kernel.Local(sweeps=1.5)}, "sweeps"),
-        ({"local_step": lda_kernel.Local(sweeps=2, burn_in=2), "counts": "subsampled"}, "burn_in"),
-        (
-            {"local_step": lda_kernel.Local(sweeps=2, burn_in=-1), "counts": "control-variate"},
-            "burn_in",
-        ),
-        ({"local_step": lda_kernel.Local(sweeps=2, burn_in=1)}, "burn_in"),
-        ({"local_step": lda_kernel.Local("blocked", expected=True)}, "expected"),
-        ({"local_step": lda_kernel.Local(expected=True), "counts": "subsampled"}, "blocked"),
-        ({"learn_alpha": "yes"}, "learn_alpha"),
-        ({"learn_alpha": "learn-asymmetric", "counts": "control-variate"}, "alpha"),
-        ({"learn_beta": "learn-asymmetric", "counts": "subsampled"}, "memoised"),
-        ({"learn_beta": "learn-asymmetric", "beta": np.ones((2, 3))}, "beta"),
+        ({"local": "variational"}, "local"),
+        ({"sweeps": 0}, "sweeps"),
+        ({"sweeps": 1.5}, "sweeps"),
+        ({"sweeps": 2, "burn_in": 2, "counts": "subsampled"}, "burn_in"),
+        ({"sweeps": 2, "burn_in": -1, "counts": "subsampled"}, "burn_in"),
+        ({"sweeps": 2, "burn_in": 1}, "burn_in"),
+        ({"local": "blocked", "expected": True}, "expected"),
+        ({"expected": True, "counts": "subsampled"}, "blocked"),
+        ({"alpha": "yes"}, "alpha must be a number or one of learn"),
+        ({"beta": "learn-asymmetric", "counts": "subsampled"}, "memoised"),
+        ({"alpha_prior": (1.0, 2.0)}, "alpha_prior cannot be combined with a fixed alpha"),
+        ({"beta": "learn", "beta_prior": (1.0, 0.0)}, "beta_prior"),
         ({"alpha": 0.0}, "alpha"),
         ({"alpha": [0.1, -1.0]}, "alpha"),
         ({"alpha": [0.1, 0.1, 0.1]}, "alpha"),
@@ -147,8 +150,8 @@ def test_double_precision(getkey):
         ({"beta": 0.0}, "beta"),
         ({"beta": [0.1, np.inf, 0.1]}, "beta"),
         ({"beta": [0.1, 0.1]}, "beta"),
-        ({"learn_beta": "learn", "beta": [0.1, 0.2, 0.1]}, "beta"),
-        ({"learn_alpha": "learn", "alpha": [0.1, 0.2]}, "alpha"),
+        ({"beta": "learn", "beta_prior": (1.0, [0.1, 0.2, 0.1])}, "beta_prior"),
+        ({"alpha": "learn", "alpha_prior": (1.0, [0.1, 0.2])}, "alpha_prior"),
         ({"devices": jax.devices()[:1], "counts": "subsampled"}, "devices"),
         ({"devices": jax.devices()[:1] * 2}, "devices"),
         ({"batch_size": 0}, "batch_size"),
@@ -181,8 +184,8 @@ def test_empty_shape_is_refused(shape):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"learn_alpha": "learn-asymmetric"}, [0, 0, 0, 1, 0, 0, 1]),
-        ({"counts": "control-variate"}, [1, 0, 0, 1, 0, 0, 1]),
+        ({"alpha": "learn-asymmetric"}, [0, 0, 0, 1, 0, 0, 1]),
+        ({"beta": "learn"}, [0, 0, 0, 1, 0, 0, 1]),
     ],
     ids=str,
 )
@@ -194,7 +197,7 @@ def test_what_is_done_once_a_pass_is_done_after_each(options, expected, getkey):
 
 @pytest.mark.slow
 def test_alpha_learned_from_batches_is_common_where_asked(getkey):
-    options = {"learn_alpha": "learn", "counts": "subsampled", "batch_size": 4}
+    options = {"alpha": "learn", "counts": "subsampled", "batch_size": 4}
     kernel, stream = lda.build(SMALL, (3, 3), **options)
     state = kernel.init(getkey(), jnp.ones((3, 3)))
     state, _ = run(getkey(), kernel, state, stream, 5)
@@ -205,8 +208,9 @@ def test_alpha_learned_from_batches_is_common_where_asked(getkey):
 @pytest.mark.slow
 def test_double_precision_with_single_precision_topics(getkey):
     with jax.enable_x64(True):
-        options = {"counts": "subsampled", "learn_alpha": "learn-asymmetric", "batch_size": 2}
-        kernel, stream = lda.build(SMALL, (2, 3), alpha=np.full(2, 0.1, np.float32), **options)
+        prior = (1.0, np.full(2, 10, np.float32))
+        options = {"counts": "subsampled", "alpha": "learn-asymmetric", "alpha_prior": prior}
+        kernel, stream = lda.build(SMALL, (2, 3), batch_size=2, **options)
         state = kernel.init(getkey(), jnp.ones((2, 3), jnp.float32))
         state, trace = run(getkey(), kernel, state, stream, 3)
         assert trace.dtype == np.float32

@@ -145,7 +145,7 @@ def test_proportions_of_other_documents_on_request():
 
 @pytest.mark.slow
 def test_an_unstable_sampler_is_told(tmp_path):
-    options = {"sampler": "smld", "counts": "control-variate", "sweeps": 2, "step_size": 10.0}
+    options = {"sampler": "smld", "counts": "subsampled", "sweeps": 2, "step_size": 10.0}
     fitted = topics.fit(COUNTS, 2, steps=12, **options, **SAME)
     assert np.isfinite(fitted.topics).all()
     assert fitted.stiffness > 2

@@ -66,7 +66,8 @@ def posterior_checks(getkey, seed, *, alpha=ALPHA, beta=BETA, of=BETA, sweeps=1)
         SHAPE,
         alpha=alpha,
         beta=beta,
-        local_step=lda_kernel.Local("integrated", sweeps=sweeps),
+        local="integrated",
+        sweeps=sweeps,
         batch_size=2,
     )
     kernel = base.chains(one, CHAINS, position_axis=0)
@@ -205,7 +206,6 @@ def test_tokens_out_of_order_are_an_error():
     [
         ({"sampler": "sgrld"}, "by scir with memoised counts"),
         ({"counts": "subsampled"}, "by scir with memoised counts"),
-        ({"total": "carried"}, "by scir with memoised counts"),
         ({"step_size": 5.0}, "leave step_size out; it is 5.0"),
         ({"engine": "xla"}, "native code for CPUs in float32"),
     ],

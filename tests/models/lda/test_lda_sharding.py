@@ -14,10 +14,10 @@ from simplex_jax._src import base; from simplex_jax import run
 from simplex_jax._src.corpus import device
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from simplex_jax._src.draws.native import LIBRARY
-from simplex_jax._src.models.lda import model as lda, kernel, sharding
+from simplex_jax._src.models.lda import model as lda, sharding
 from simplex_jax._src.models.lda.seeds import Seeds
 from simplex_jax._src.samplers import expanded
-from simplex_jax._src.models.lda.kernel import Learner, _evidence
+from simplex_jax._src.models.lda.kernel import Shard, Source, _evidence
 from simplex_jax._src.runtime import driver, replicas
 from simplex_jax._src.runtime.moments import Moments
 
@@ -30,7 +30,7 @@ for name, count, chains, learn in (
     ("learned", 2, 1, "learn-asymmetric"),
 ):
     devices = jax.devices()[:count] if count else None
-    options = {"learn_alpha": learn, "learn_beta": learn and "learn"}
+    options = {"alpha": learn, "beta": "learn"} if learn else {}
     kernel, stream = lda.build(corpus, (3, 11), batch_size=8, devices=devices, **options)
     if chains > 1:
         kernel = base.chains(kernel, chains)
@@ -63,7 +63,7 @@ found["uneven"] = {
         "seeds": {"seeds": Seeds(np.array([0, 4, 3]), np.array([1, 2, 3]), np.float32(5.0))},
         "beta": {"beta": np.linspace(0.01, 1, 55, dtype=np.float32).reshape(5, 11)},
         "carried": {"total": "carried"},
-        "learned": {"learn_alpha": "learn-asymmetric", "learn_beta": "learn-asymmetric"},
+        "learned": {"alpha": "learn-asymmetric", "beta": "learn-asymmetric"},
         "others": {"sampler": "sgrld"},
     }.items()
 }
@@ -145,7 +145,7 @@ found["same start"] = bool((starts[0] == starts[1]).all())
 
 # Blocked sweeps, whose randomness goes by the place of a token and not by its document.
 same = device.on_host(sp.csr_array(np.full((40, 2), 3, np.int32)))
-options = {"batch_size": 40, "devices": jax.devices(), "local_step": kernel.Local("blocked")}
+options = {"batch_size": 40, "devices": jax.devices(), "local": "blocked"}
 kernel, stream = lda.build(same, (2, 2), **options)
 state = kernel.init(jax.random.key(1), jnp.ones((2, 2)))
 state, _ = kernel.update(jax.random.key(2), state, stream(jax.random.key(3), state.step))
@@ -154,12 +154,12 @@ found["blocked"] = np.asarray(state.sampler.memory.labels).tolist()
 # What all documents say about alpha, where every token is of the first topic.
 one_word = sp.csr_array(np.arange(1, 38, dtype=np.int32)[:, None])
 mesh = Mesh(np.asarray(jax.devices()), ("documents",))
-def evidence(dealt, engine, shard=counts.Shard("documents", 4)):
+def evidence(dealt, engine, shard=Shard("documents", 4)):
     corpus = dealt if shard is None else jax.tree.map(lambda leaf: leaf[0], dealt)
     labels = jnp.zeros(corpus.tokens.size, jnp.uint8)
-    learner = Learner(corpus=corpus, means=None, learn_alpha=None, learn_beta=None,
-        batch_size=3, engine=engine, shard=shard)
-    return _evidence(jax.random.key(0), jnp.ones(2), labels, learner)
+    config = lda.configure((2, 1), engine=engine, batch_size=3)
+    source = Source(corpus, config, device.size(corpus), shard=shard)
+    return _evidence(jax.random.key(0), jnp.ones(2), labels, source)
 options = {"mesh": mesh, "in_specs": P("documents"), "out_specs": P(), "check_vma": False}
 dealt = device.deal(device.on_host(one_word), mesh)
 found["evidence"] = []

@@ -72,7 +72,7 @@ def test_step_sizes_may_be_a_schedule(streamed, tmp_path):
         ({"n_components": 0}, "n_components must be an integer of at least 1"),
         ({"n_chains": 2}, "partial_fit runs one chain"),
         ({"counts": "memoised"}, "leave counts out, or give 'subsampled'; it is 'memoised'"),
-        ({"counts": "control-variate"}, "partial_fit estimates counts from its batches"),
+        ({"counts": "memoised"}, "partial_fit estimates counts from its batches"),
     ],
 )
 def test_bad_parameters_are_told(params, message):

@@ -15,7 +15,7 @@ from support.marks import slow_but
 from test_local import conditional_checks
 
 from simplex_jax._src.corpus.device import Documents
-from simplex_jax._src.models.lda import kernel as lda_kernel
+from simplex_jax._src.models.lda import model
 from simplex_jax._src.models.topics import engine
 from simplex_jax._src.models.topics.native import calls, library
 
@@ -414,7 +414,7 @@ def test_the_engine_can_be_chosen():
     with pytest.raises(ValueError, match="engine must be one of native, xla"):
         engine.resolve("gpu")
     with pytest.raises(ValueError, match="engine must be one of"):
-        lda_kernel.check_local((2, 2), lda_kernel.Local(engine="fast"))
+        model.configure((2, 2), engine="fast")
 
 
 def test_without_a_library_xla_does_the_work(monkeypatch):

@@ -65,8 +65,7 @@ def topic_warnings(
 def warn(fitted: Fit) -> list[str]:
     """Return what is wrong with a fit or its data, and what to do, one sentence each."""
     settings = fitted.settings
-    method = settings.sampler, settings.total, settings.counts
-    exact = method == ("scir", "refreshed", "memoised")
+    exact = settings.sampler == "scir" and settings.counts == "memoised"
     sentences = topic_warnings(fitted.metrics, fitted.topics, fitted.prevalence, exact=exact)
     sentences += few_samples(fitted.num_samples)
     if settings.local == "blocked" and settings.counts != "memoised":

@@ -24,7 +24,8 @@ from simplex_jax._src.evaluate import matching
 from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.models import files
 from simplex_jax._src.models.lda import MODEL, Fit, feed, memory, regression, seeds
-from simplex_jax._src.models.lda.options import on_disk, prior
+from simplex_jax._src.models.lda.model import FIRST
+from simplex_jax._src.models.lda.options import on_disk
 from simplex_jax._src.models.lda.probability import left_to_right
 from simplex_jax._src.models.lda.regression import Question, load_samples
 from simplex_jax._src.models.pipeline import Progress
@@ -259,12 +260,11 @@ _IN_A_THOUSAND = 5  # effective samples of most topics, at best (docs/benchmarks
 
 
 def _prior(name: str, value: Any, count: int, unit: str) -> str:
-    initial, learned = prior(name, value, count)
-    numbers = np.broadcast_to(np.asarray(initial, float), count)
+    learned = isinstance(value, str)
+    numbers = np.broadcast_to(np.asarray(FIRST[name] if learned else value, float), count)
     shown = f"{numbers[0]:g} per {unit} (sum {numbers.sum():g})"
     if learned:
-        each = learned == "learn-asymmetric"
-        what = f"one of each {unit}" if each else f"one common to all {unit}s"
+        what = f"one common to all {unit}s" if value == "learn" else f"one of each {unit}"
         return f"learned, {what}, from {shown}"
     return shown
 

@@ -16,7 +16,7 @@ from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models import lda
 from simplex_jax._src.models.lda import model, seeds
-from simplex_jax._src.models.lda.options import Options, prior
+from simplex_jax._src.models.lda.options import Options, configure
 from simplex_jax._src.models.options import number
 from simplex_jax._src.models.topics import proportions
 from simplex_jax._src.models.topics.estimator import CountEstimator
@@ -136,30 +136,28 @@ class LDA(CountEstimator):
                 f"'subsampled'; it is {self.counts!r}"
             )
         shape = (arguments.at_least("n_components", self.n_components, 1), counts.shape[1])
-        alpha, learn_alpha = prior("alpha", self.alpha, shape[0])
-        beta, learn_beta = prior("beta", self.beta, shape[1])
-        if learn_beta:
+        if isinstance(self.beta, str):
             raise ValueError("only fit learns beta: give partial_fit one number, or V numbers")
-        options = Options(shape[0], seed_words=self.seed_words, seed_weight=self.seed_weight)
-        seeded = self._seeds(options, shape)
-        kernel = model.build_streaming(
-            total,
-            shape,
-            alpha=np.asarray(alpha, np.float32),
-            beta=np.asarray(beta, np.float32),
-            learn_alpha=learn_alpha,
-            seeds=seeded,
+        options = Options(
+            shape[0],
+            alpha=self.alpha,
+            beta=self.beta,
+            seed_words=self.seed_words,
+            seed_weight=self.seed_weight,
             sampler=self.sampler,
+            counts="subsampled",
             step_size=self.step_size,
         )
+        seeded = self._seeds(options, shape)
+        kernel = model.build_streaming(total, configure(options, shape[1], seeded))
         began = {
             "n_components": shape[0],
             "sampler": self.sampler,
-            "alpha": self.alpha if learn_alpha else alpha,
-            "beta": beta,
+            "alpha": options.alpha,
+            "beta": options.beta,
             # Lines rather than a file, and a plain number: they are compared and saved as JSON.
             "seed_words": options.seed_words,
-            "seed_weight": None if options.seed_weight is None else float(options.seed_weight),
+            "seed_weight": options.seed_weight,
         }
         if not first:
             self._compare(began)
@@ -172,7 +170,7 @@ class LDA(CountEstimator):
             state = jax.tree.unflatten(jax.tree.structure(like), self._stream)
         else:
             state = kernel.init(keys[1], self.components_)
-            if learn_alpha:
+            if isinstance(options.alpha, str):
                 state = state._replace(alpha=jnp.asarray(self.alpha_, state.alpha.dtype))
         batch, _ = proportions.side_by_side(counts, counts.shape[0])
         state = _advance(as_pytree(kernel.update), keys[2], state, batch)

@@ -28,7 +28,7 @@ from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.draws.keys import by_native_code, split
 from simplex_jax._src.models.lda import model, sharding
 from simplex_jax._src.models.lda.kernel import Page
-from simplex_jax._src.models.lda.options import local_step, on_disk, prior, step_size
+from simplex_jax._src.models.lda.options import configure, on_disk
 from simplex_jax._src.models.lda.seeds import Seeds
 from simplex_jax._src.models.topics import engine
 from simplex_jax._src.models.topics.data import (
@@ -58,44 +58,16 @@ def build(
     numbers, which `Files` replaces by the documents. The devices of all processes share the
     documents of a `HostCorpus`.
     """
-    shape = (settings.num_topics, size.words)
-    alpha, learn_alpha = prior("alpha", settings.alpha, settings.num_topics)
-    beta, learn_beta = prior("beta", settings.beta, size.words)
+    config = configure(settings, size.words, seeds)
     feed: Feed
     if isinstance(data, Stored | Selection):
         stored, among = data if isinstance(data, Selection) else (data, None)
-        kernel = model.build_streaming(
-            size.documents,
-            shape,
-            alpha=np.asarray(alpha, np.float32),
-            beta=np.asarray(beta, np.float32),
-            learn_alpha=learn_alpha,
-            seeds=seeds,
-            sampler=settings.sampler,
-            total=settings.total,
-            local_step=local_step(settings),
-            step_size=step_size(settings),
-        )
+        kernel = model.build_streaming(size.documents, config)
         feed = functools.partial(_read, stored, settings.batch_size, among)
     else:
-        kernel, stream = model.build(
-            data,
-            shape,
-            alpha=np.asarray(alpha, np.float32),
-            beta=np.asarray(beta, np.float32),
-            learn_alpha=learn_alpha,
-            learn_beta=learn_beta,
-            seeds=seeds,
-            sampler=settings.sampler,
-            total=settings.total,
-            counts=settings.counts,
-            local_step=local_step(settings),
-            step_size=step_size(settings),
-            batch_size=settings.batch_size,
-            devices=devices.of_all_processes(settings.devices)
-            if isinstance(data, HostCorpus)
-            else None,
-        )
+        shared = isinstance(data, HostCorpus)
+        each = devices.of_all_processes(settings.devices) if shared else None
+        kernel, stream = model.build_from(data, config, each)
         feed = functools.partial(_same, stream)
     if settings.chains > 1:
         kernel = base.chains(kernel, settings.chains, position_axis=0)

@@ -18,7 +18,7 @@ from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.lda import feed, memory, posterior, seeds, sharding
-from simplex_jax._src.models.lda.options import Options, prior
+from simplex_jax._src.models.lda.options import Options
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.topics import evaluation, proportions, report
 from simplex_jax._src.models.topics.data import (
@@ -229,8 +229,8 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         "beta": moments["beta"].pooled(),
     }
     for name, (values, deviation) in concentrations.items():
-        given, learned = prior(name, getattr(settings, name), len(values))
-        if not learned:
+        given = getattr(settings, name)
+        if not isinstance(given, str):
             values, deviation = np.broadcast_to(given, values.shape), np.zeros(values.shape)
         concentrations[name] = values.astype(np.float64), deviation.astype(np.float64)
     documents: Corpus = in_memory(plan.data)

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from simplex_jax._src import arguments, draws, schedules
-from simplex_jax._src.base import Batch, Kernel, PyTree, bind, static
+from simplex_jax._src import draws, schedules
+from simplex_jax._src.base import Batch, Kernel, PyTree, bind
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus, Documents, Pages
 from simplex_jax._src.draws import dirichlet
@@ -26,63 +25,91 @@ from simplex_jax._src.samplers import expanded, scir, sgrhmc, sgrld, smld
 from simplex_jax._src.samplers.rows import Rows, sums
 from simplex_jax._src.schedules import StepSize
 
-METHODS = (*engine.METHODS, "integrated")
-IN_ONE_PLACE = (
-    "the local step 'integrated' needs documents in memory, on one device and in one process: use "
-    "'collapsed'"
-)
-
-
-class Local(NamedTuple):
-    """The local step: draws of the topics of the tokens of a batch.
-
-    Attributes:
-        method: "collapsed" or "blocked", see `models.topics.collapsed` and `models.topics.blocked`;
-            or "integrated", see `models.topics.integrated`, with memoised counts.
-        sweeps: Gibbs sweeps over a batch.
-        burn_in: Number of first sweeps whose counts are discarded.
-        expected: Count the probabilities of the labels in place of the labels: less noise, at the
-            cost of K updates a token. Only for blocked sweeps with estimated counts; memoised
-            counts are exact only with labels.
-        engine: "native" or "xla", see `engine`; by default the one that works here.
-    """
-
-    method: str = "collapsed"
-    sweeps: int = 1
-    burn_in: int = 0
-    expected: bool = False
-    engine: str | None = None
-
-
-def check_local(shape: tuple[int, int], local_step: Local) -> None:
-    """Raise a ValueError unless there are topics and words and the local step makes sense."""
-    if shape[0] < 1 or shape[1] < 1:
-        raise ValueError(f"there must be at least one topic and one word; the shape is {shape}")
-    arguments.choice("method", local_step.method, METHODS)
-    engine.resolve(local_step.engine, shape[0])
-    whole = isinstance(local_step.sweeps, int) and isinstance(local_step.burn_in, int)
-    if not whole or not 0 <= local_step.burn_in < local_step.sweeps:
-        raise ValueError(
-            "sweeps must be a positive integer and burn_in a smaller one, from 0 on; they are "
-            f"{local_step.sweeps!r}, {local_step.burn_in!r}"
-        )
-    if local_step.expected and local_step.method != "blocked":
-        raise ValueError("expected counts need the blocked local step")
-    if local_step.method == "integrated" and not engine.integrated_works(local_step.engine):
-        raise ValueError(
-            "the local step 'integrated' is native code for CPUs in float32, which is unavailable "
-            "here or was not selected: use 'collapsed'"
-        )
-
-
-def check_memoised(shape: tuple[int, int], local_step: Local) -> None:
-    """Raise a ValueError unless the local step makes sense and fits memoised counts."""
-    check_local(shape, local_step)
-    if local_step.expected or local_step.burn_in:
-        raise ValueError("memoised counts use the last labels: leave out burn_in and expected")
-
-
 _STATIC = {"static": True}
+
+# Number of classes for sums over documents, see `_sum`: a power of two, like most numbers of
+# devices, and at least as large.
+_CLASSES = 1024
+
+
+class Sampler(NamedTuple):
+    """The two functions of a simplex kernel, and its properties that LDA needs."""
+
+    init: Callable  # as in the kernel's module
+    update: Callable  # likewise
+    limit: float = math.inf  # smallest step size that diverges, whatever the data
+    weighted: bool = True  # whether it moves weights, which have a total
+    shared: bool = False  # whether devices can share its rows, see `samplers.rows`
+    measures: tuple[str, ...] = ()  # fields of its Info that an evaluation records
+
+
+SAMPLERS = {
+    "scir": Sampler(scir.init, scir.update, shared=True),
+    "sgrld": Sampler(sgrld.init, sgrld.update, limit=2.0),
+    "sgrhmc": Sampler(sgrhmc.init, sgrhmc.update, limit=math.pi * math.sqrt(2)),
+    "smld": Sampler(smld.init, smld.update, weighted=False, measures=("stiffness",)),
+}
+
+
+METHODS = (*engine.METHODS, "integrated")
+"""How labels are drawn, see `topics.engine`."""
+
+
+TOTALS = ("refreshed", "carried")
+"""Treatments of the total of the weights, see `samplers.expanded`; the first is the default."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """All that an update depends on besides documents; made and checked by `model.configure`."""
+
+    # Concentrations: fixed ones, or the prior means of learned ones, where they start
+    alpha: jax.Array  # of topic proportions, [K]
+    beta: jax.Array  # of topics, [V] or [K, V]
+    seeds: Seeds | None  # pseudo-counts added to beta for seed words
+    step_size: StepSize  # of the sampler of the topics
+    shape: tuple[int, int] = dataclasses.field(metadata=_STATIC)  # (K, V)
+    # How they are learned, a word of `concentrations.LEARN`; None for fixed ones
+    learn_alpha: str | None = dataclasses.field(metadata=_STATIC)
+    learn_beta: str | None = dataclasses.field(metadata=_STATIC)
+    # Shapes of the Gamma priors of learned ones
+    alpha_shape: float = dataclasses.field(metadata=_STATIC)
+    beta_shape: float = dataclasses.field(metadata=_STATIC)
+    sampler: str = dataclasses.field(metadata=_STATIC)  # one of `SAMPLERS`
+    total: str | None = dataclasses.field(metadata=_STATIC)  # None if it moves no weights
+    counts: str = dataclasses.field(metadata=_STATIC)  # "memoised" or "subsampled"
+    # How labels are drawn: "collapsed", "blocked" or "integrated", see `topics.engine`
+    local: str = dataclasses.field(metadata=_STATIC)
+    sweeps: int = dataclasses.field(metadata=_STATIC)  # Gibbs sweeps over a batch
+    burn_in: int = dataclasses.field(metadata=_STATIC)  # first sweeps whose counts are discarded
+    # Whether probabilities of labels are counted in place of labels
+    expected: bool = dataclasses.field(metadata=_STATIC)
+    engine: str = dataclasses.field(metadata=_STATIC)  # "native" or "xla"
+    batch_size: int = dataclasses.field(metadata=_STATIC)  # documents; 0 if they are streamed
+
+    def prior(self, name: str) -> Prior:
+        """Return the prior of a learned concentration, "alpha" or "beta"."""
+        return Prior(getattr(self, name), getattr(self, f"{name}_shape"))
+
+
+class State(NamedTuple):
+    """State of LDA."""
+
+    # Logarithm of the topics, [K, V]. If devices share them: inside `shard_map` the rows of this
+    # device; outside all rows, with unused ones at the end so that each device has as many.
+    position: jax.Array
+    step: jax.Array  # number of updates done, int32
+    alpha: jax.Array  # concentrations of the topic proportions, [K]
+    beta: jax.Array  # concentrations of the topics, [V] or [K, V]
+    sampler: Any  # state of the topic sampler without position and step
+
+
+class Info(NamedTuple):
+    """Diagnostics of one update."""
+
+    topic_tokens: jax.Array  # tokens of the corpus in each topic, counted or estimated, [K]
+    sampler: Any  # the Info of the topic sampler
 
 
 class Counts(NamedTuple):
@@ -92,7 +119,7 @@ class Counts(NamedTuple):
     # `(given, key, memory, log_topics, batch) -> (counts [K, V], memory)`, see `Given`
     estimate: Callable[..., tuple[jax.Array, Any]]
 
-    def given(
+    def with_prior(
         self,
         alpha: ArrayLike,
         seeds: Seeds | None = None,
@@ -194,17 +221,13 @@ class Shard(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """The documents to count, as arrays, and static settings such as the local step."""
+    """The documents to count, or a shard of them, and how."""
 
     corpus: Any  # a DeviceCorpus; None if batches are compact documents or pages themselves
-    shape: tuple[int, int] = dataclasses.field(metadata=_STATIC)  # (K, V)
-    local_step: Local = dataclasses.field(metadata=_STATIC)
+    config: Config
     documents: int = dataclasses.field(metadata=_STATIC)  # of the whole corpus
-    batch_size: int = dataclasses.field(default=0, metadata=_STATIC)  # if batches are ids
-    room: int = dataclasses.field(
-        default=0, metadata=_STATIC
-    )  # tokens of the largest batch, or of all
-    learn: bool = dataclasses.field(default=False, metadata=_STATIC)
+    # Tokens of the largest batch, or of all
+    room: int = dataclasses.field(default=0, metadata=_STATIC)
     shard: Shard | None = dataclasses.field(default=None, metadata=_STATIC)
     blocks: Any = None  # of words, see `engine.word_blocks`; None for other local steps
 
@@ -215,79 +238,42 @@ class Source:
         return device.compact(device.select(self.corpus, batch), self.room)
 
 
-def source_of(
-    corpus: DeviceCorpus,
-    shape: tuple[int, int],
-    local_step: Local,
-    batch_size: int,
-    learn: bool = False,
-) -> Source:
-    """Return the source of counts estimated from batches of `batch_size` documents."""
-    check_local(shape, local_step)
-    size, room = device.size(corpus), device.capacity(corpus, batch_size)
-    return Source(corpus, shape, local_step, size, batch_size, room, learn)
-
-
-def memoised_counts(
-    corpus: DeviceCorpus | Pages,
-    shape: tuple[int, int],
-    local_step: Local,
-    shard: Shard | None = None,
-) -> Counts:
+def memoised_counts(source: Source) -> Counts:
     """Counts of the labels of all tokens; each batch redraws its own labels.
 
     With SCIR and a refreshed total this is an exact Gibbs sampler of LDA that visits a batch of
-    documents at a time: no discretisation and no subsampling error. The shape is (K, V); `shard`
-    says which documents `corpus` holds, inside `shard_map`. With pages, the memory has only the
-    labels of the last batch, and each batch is a `Page`.
+    documents at a time: no discretisation and no subsampling error. Without a corpus, the memory
+    has only the labels of the last batch, and each batch is a `Page`.
     """
-    check_memoised(shape, local_step)
-    on_device: DeviceCorpus | None = None
-    if isinstance(corpus, Pages):
-        room = corpus.room
-    else:
-        on_device, room = corpus, corpus.tokens.shape[0]
-    blocks = None
-    if local_step.method == "integrated":
-        if on_device is None or shard is not None:
-            raise ValueError(IN_ONE_PLACE)
-        blocks = engine.word_blocks(on_device.tokens, shape[1])
-    source = Source(
-        on_device, shape, local_step, device.size(corpus), room=room, shard=shard, blocks=blocks
-    )
     return Counts(init=bind(_init_memory, source), estimate=bind(_memoised, source))
 
 
-def subsampled_counts(
-    corpus: DeviceCorpus,
-    shape: tuple[int, int],
-    local_step: Local,
-    batch_size: int,
-    *,
-    learn: bool = False,
-) -> Counts:
+def subsampled_counts(source: Source) -> Counts:
     """Counts of a batch of distinct documents, times D / batch size: the estimate of the papers.
 
-    Labels are drawn anew at every visit; counts are the mean over the sweeps after the burn-in.
-    The shape is (K, V); `learn` also computes the evidence about alpha.
+    Labels are drawn anew at every visit; counts are the mean over the sweeps after the burn-in. If
+    alpha is learned, the memory has the evidence about it.
     """
-    source = source_of(corpus, shape, local_step, batch_size, learn)
     return Counts(init=bind(_init_tally, source), estimate=bind(_subsampled, source))
 
 
-def streamed_counts(
-    documents: int, shape: tuple[int, int], local_step: Local, *, learn: bool = False
-) -> Counts:
-    """Subsampled counts of a corpus of D documents, from batches of compact `Documents`."""
-    check_local(shape, local_step)
-    source = Source(None, shape, local_step, documents, learn=learn)
-    return Counts(init=bind(_init_tally, source), estimate=bind(_subsampled, source))
+def source_of(corpus: DeviceCorpus | Pages, config: Config, shard: Shard | None = None) -> Source:
+    """Return the source of counts of a corpus, or of a shard of one, inside `shard_map`."""
+    size = device.size(corpus)
+    if isinstance(corpus, Pages):
+        return Source(None, config, size, corpus.room)
+    if config.counts != "memoised":
+        return Source(corpus, config, size, device.capacity(corpus, config.batch_size))
+    blocks = None
+    if config.local == "integrated":
+        blocks = engine.word_blocks(corpus.tokens, config.shape[1])
+    return Source(corpus, config, size, corpus.tokens.shape[0], shard, blocks)
 
 
 def _init_memory(source: Source, key: jax.Array) -> Memory:
     del key
-    labels = engine.no_labels(source.room, source.shape[0])
-    topics, words = source.shape
+    topics, words = source.config.shape
+    labels = engine.no_labels(source.room, topics)
     if source.shard is not None and source.shard.topics is not None:
         topics = source.shard.topics.number
     return Memory(labels, jnp.zeros((topics, words), jnp.int32))
@@ -301,7 +287,7 @@ def _memoised(
     log_topics: jax.Array,
     batch: Any,  # ids, or a Page
 ) -> tuple[jax.Array, Memory]:
-    local_step, shard = source.local_step, source.shard
+    config, shard = source.config, source.shard
     if isinstance(batch, Page):
         documents = batch.documents
         before = jnp.where(batch.again, memory.labels, batch.labels)
@@ -311,7 +297,7 @@ def _memoised(
         return _integrated(source, given, key, Memory(before, memory.counts), log_topics, documents)
     if shard is not None:
         documents = documents._replace(ids=shard.number(batch))
-        if local_step.method == "blocked":  # whose randomness does not depend on the ids
+        if config.local == "blocked":  # whose randomness does not depend on the ids
             key = jax.random.fold_in(key, lax.axis_index(shard.axis))
     labels, counts, _ = engine.sweeps(
         key,
@@ -320,10 +306,10 @@ def _memoised(
         documents,
         before,
         memory.counts if shard is None else None,
-        times=local_step.sweeps,
+        times=config.sweeps,
         count="changes",
-        method=local_step.method,
-        engine=local_step.engine,
+        method=config.local,
+        engine=config.engine,
     )
     if shard is not None:
         counts = memory.counts + shard.summed(counts)
@@ -349,12 +335,12 @@ def _integrated(
             )
         )
 
-    memory = lax.fori_loop(0, source.local_step.sweeps, sweep, memory)
+    memory = lax.fori_loop(0, source.config.sweeps, sweep, memory)
     return memory.counts.astype(log_topics.dtype), memory
 
 
 def batch_counts(
-    key: jax.Array, log_topics: jax.Array, alpha: jax.Array, documents: Documents, local_step: Local
+    key: jax.Array, log_topics: jax.Array, alpha: jax.Array, documents: Documents, config: Config
 ) -> tuple[jax.Array, jax.Array]:
     """Return the mean counts of the documents' tokens over the kept sweeps, float [K, V].
 
@@ -362,22 +348,22 @@ def batch_counts(
     """
     num_topics = log_topics.shape[0]
     labels = engine.no_labels(documents.tokens.shape[0], num_topics)
-    if local_step.expected:
+    if config.expected:
         likelihood = engine.likelihood_of(log_topics)
-        return _expected_counts(key, likelihood, alpha, documents, labels, local_step)
+        return _expected_counts(key, likelihood, alpha, documents, labels, config)
     labels, words, _ = engine.sweeps(
         key,
         log_topics,
         alpha,
         documents,
         labels,
-        times=local_step.sweeps,
-        burn_in=local_step.burn_in,
+        times=config.sweeps,
+        burn_in=config.burn_in,
         count="labels",
-        method=local_step.method,
-        engine=local_step.engine,
+        method=config.local,
+        engine=config.engine,
     )
-    mean = words.astype(log_topics.dtype) / (local_step.sweeps - local_step.burn_in)
+    mean = words.astype(log_topics.dtype) / (config.sweeps - config.burn_in)
     return mean, engine.count_labels(labels, documents, num_topics)
 
 
@@ -387,7 +373,7 @@ def _expected_counts(
     alpha: jax.Array,
     documents: Documents,
     labels: jax.Array,
-    local_step: Local,
+    config: Config,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the results of `batch_counts` from label probabilities in place of labels."""
 
@@ -401,17 +387,20 @@ def _expected_counts(
             jax.random.fold_in(key, i), likelihood, alpha, documents, *loop
         )
 
-    labels = lax.fori_loop(0, local_step.burn_in, burn, labels)
+    labels = lax.fori_loop(0, config.burn_in, burn, labels)
     start = (labels, jnp.zeros_like(likelihood))
-    labels, words = lax.fori_loop(local_step.burn_in, local_step.sweeps, add, start)
-    mean = words / (local_step.sweeps - local_step.burn_in)
+    labels, words = lax.fori_loop(config.burn_in, config.sweeps, add, start)
+    mean = words / (config.sweeps - config.burn_in)
     return mean, engine.count_labels(labels, documents, alpha.shape[0])
 
 
 def _init_tally(source: Source, key: jax.Array) -> Tally:
     del key
-    zero = jnp.zeros(source.shape[0])
-    return Tally(zero, concentrations.no_evidence(zero.size, zero.dtype) if source.learn else None)
+    zero = jnp.zeros(source.config.shape[0])
+    return Tally(
+        zero,
+        concentrations.no_evidence(zero.size, zero.dtype) if source.config.learn_alpha else None,
+    )
 
 
 def _subsampled(
@@ -422,233 +411,75 @@ def _subsampled(
     log_topics: jax.Array,
     batch: Any,
 ) -> tuple[jax.Array, Tally]:
-    documents = source.fetch(batch)
+    documents, config = source.fetch(batch), source.config
     scale = source.documents / documents.lengths.shape[0]
-    counts, in_documents = batch_counts(key, log_topics, given.alpha, documents, source.local_step)
+    counts, in_documents = batch_counts(key, log_topics, given.alpha, documents, config)
     counts = counts * scale
     evidence = None
-    if source.learn:
-        key_learn = jax.random.fold_in(key, source.local_step.sweeps)
+    if config.learn_alpha:
+        key_learn = jax.random.fold_in(key, config.sweeps)
         evidence = concentrations.evidence(key_learn, given.alpha, in_documents)
         evidence = jax.tree.map(lambda x: x * scale, evidence)
     tally = Tally(counts.sum(axis=1), evidence)
     return counts, jax.tree.map(lambda new, old: new.astype(old.dtype), tally, memory)
 
 
-_STATIC = {"static": True}
-
-# Number of classes for sums over documents, see `_sum`: a power of two, like most numbers of
-# devices, and at least as large.
-_CLASSES = 1024
-
-
-class Sampler(NamedTuple):
-    """The two functions of a simplex kernel, and its properties that LDA needs."""
-
-    init: Callable  # as in the kernel's module
-    update: Callable  # likewise
-    limit: float = math.inf  # smallest step size that diverges, whatever the data
-    weighted: bool = True  # whether it moves weights, which have a total
-    shared: bool = False  # whether devices can share its rows, see `samplers.rows`
-    measures: tuple[str, ...] = ()  # fields of its Info that an evaluation records
-
-
-SAMPLERS = {
-    "scir": Sampler(scir.init, scir.update, shared=True),
-    "sgrld": Sampler(sgrld.init, sgrld.update, limit=2.0),
-    "sgrhmc": Sampler(sgrhmc.init, sgrhmc.update, limit=math.pi * math.sqrt(2)),
-    "smld": Sampler(smld.init, smld.update, weighted=False, measures=("stiffness",)),
-    # The last word is the reference, which must be the same for all topics.
-    "smld-approximate": Sampler(
-        static(smld.init, reference=-1, linearised=True),
-        static(smld.update, reference=-1),
-        weighted=False,
-        measures=("stiffness",),
-    ),
-}
-
-TOTALS = ("refreshed", "carried")
-"""Treatments of the total of the weights, see `samplers.expanded`; the first is the default."""
-
-
-class State(NamedTuple):
-    """State of LDA."""
-
-    # Logarithm of the topics, [K, V]. If devices share them: inside `shard_map` the rows of this
-    # device; outside all rows, with unused ones at the end so that each device has as many.
-    position: jax.Array
-    step: jax.Array  # number of updates done, int32
-    alpha: jax.Array  # concentrations of the topic proportions, [K]
-    beta: jax.Array  # concentrations of the topics, [V] or [K, V]
-    sampler: Any  # state of the topic sampler without position and step
-
-
-class Info(NamedTuple):
-    """Diagnostics of one update."""
-
-    topic_tokens: jax.Array  # tokens of the corpus in each topic, counted or estimated, [K]
-    sampler: Any  # the Info of the topic sampler
-
-
-class Means(NamedTuple):
-    """Fixed concentrations, or the prior means of learned ones."""
-
-    alpha: jax.Array  # of topic proportions, [K]
-    beta: jax.Array  # of topics, [V] or [K, V]
-    seeds: Seeds | None = None  # pseudo-counts added to beta for seed words
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
-    """The model and its sampler, see `kernel`: arrays and static options."""
+    """The model and its sampler, see `kernel`."""
 
     counts: Counts
-    means: Means
-    step_size: StepSize
+    config: Config
     learner: Callable | None
-    sampler: str = dataclasses.field(metadata=_STATIC)
-    total: str | None = dataclasses.field(metadata=_STATIC)  # None if it moves no weights
-    follow: str | None = dataclasses.field(metadata=_STATIC)
     # The topics that this device counts and draws; None for all
     rows: Rows | None = dataclasses.field(metadata=_STATIC)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Learner:
-    """Learned concentrations, from the labels of a corpus or of a shard of it."""
-
-    corpus: Any  # a DeviceCorpus; None if documents are on disk, where alpha is fixed
-    means: Means
-    learn_alpha: str | None = dataclasses.field(metadata=_STATIC)
-    learn_beta: str | None = dataclasses.field(metadata=_STATIC)
-    batch_size: int = dataclasses.field(metadata=_STATIC)
-    engine: str | None = dataclasses.field(metadata=_STATIC)
-    shard: Shard | None = dataclasses.field(metadata=_STATIC)
-
-
-def means_of(
-    alpha: ArrayLike, beta: ArrayLike, shape: tuple[int, int], seeds: Seeds | None = None
-) -> Means:
-    """Return broadcast concentrations, or raise a ValueError that names them."""
-    full = shape if np.ndim(beta) == 2 else shape[1:]
-    return Means(
-        concentrations.positive("alpha", alpha, shape[:1]),
-        concentrations.positive("beta", beta, full),
-        seeds,
-    )
-
-
 def kernel(
-    estimate: Counts,
-    means: Means,
-    sampler: str,
-    step_size: StepSize,
+    counts: Counts,
+    config: Config,
     *,
-    total: str | None = None,
     learner: Callable | None = None,
-    follow: str | None = None,
     rows: Rows | None = None,
 ) -> Kernel:
-    """Return the kernel of LDA with a named sampler of the topics.
+    """Return the kernel of LDA with these counts.
 
-    `total` is one of `TOTALS`, or None for the default of the sampler. `learner`, `(key, state) ->
-    state`, is called when a `Visit` says so; without one, batches are not visits. `follow` is how
-    alpha follows the evidence in the memory of the counts, see `concentrations.move`; None keeps
-    it fixed. `rows` are the topics that `estimate` counts and this device draws, None for all.
-
-    Raises:
-        ValueError: `step_size` or `total` is out of range, or the sampler has no total.
+    `learner`, `(key, state) -> state`, is called when a `Visit` says so; without one, batches are
+    not visits. `rows` are the topics that `counts` counts and this device draws, None for all.
     """
-    schedules.check(step_size)
-    model = Model(
-        counts=estimate,
-        means=means,
-        step_size=step_size,
-        learner=learner,
-        sampler=sampler,
-        total=total_of(sampler, total),
-        follow=follow,
-        rows=rows,
-    )
+    model = Model(counts=counts, config=config, learner=learner, rows=rows)
     return Kernel(init=bind(_init, model), update=bind(_update, model))
 
 
-class Setup(NamedTuple):
-    """Static settings of LDA with memoised counts; hashable."""
-
-    shape: tuple[int, int]  # (K, V)
-    sampler: str
-    total: str | None
-    local_step: Local
-    learn_alpha: str | None
-    learn_beta: str | None
-    batch_size: int  # of a shard, if devices share the documents
-
-
-def memoised(
-    corpus: DeviceCorpus | Pages,
-    means: Means,
-    step_size: StepSize,
-    *,
-    setup: Setup,
-    shard: Shard | None = None,
-) -> Kernel:
+def memoised(corpus: DeviceCorpus | Pages, config: Config, *, shard: Shard | None = None) -> Kernel:
     """Return the kernel of LDA with memoised counts of a corpus, or of a shard of one.
 
     With pages, alpha cannot be learned, since that needs all labels at once.
     """
-    learner_update = None
-    if setup.learn_alpha or setup.learn_beta:
-        learner = Learner(
-            corpus=None if isinstance(corpus, Pages) else corpus,
-            means=means,
-            learn_alpha=setup.learn_alpha,
-            learn_beta=setup.learn_beta,
-            batch_size=setup.batch_size,
-            engine=setup.local_step.engine,
-            shard=shard,
-        )
-        learner_update = bind(_learn, learner)
-    return kernel(
-        memoised_counts(corpus, setup.shape, setup.local_step, shard),
-        means,
-        setup.sampler,
-        step_size,
-        total=setup.total,
-        learner=learner_update,
-        rows=None if shard is None else shard.topics,
-    )
+    source = source_of(corpus, config, shard)
+    learner = bind(_learn, source) if config.learn_alpha or config.learn_beta else None
+    rows = None if shard is None else shard.topics
+    return kernel(memoised_counts(source), config, learner=learner, rows=rows)
 
 
-def total_of(sampler: str, total: str | None) -> str | None:
-    """Return how the total of a sampler's weights is treated; None if it moves no weights.
-
-    Raises:
-        ValueError: `total` is not one of `TOTALS`, or the sampler has none.
-    """
-    if total is not None and total not in TOTALS:
-        raise ValueError(f"total must be one of {', '.join(TOTALS)}; it is {total!r}")
-    if SAMPLERS[sampler].weighted:
-        return TOTALS[0] if total is None else total
-    if total is not None:
-        raise ValueError(f"total is that of weights, and {sampler} moves none: leave it out")
-    return None
+def subsampled(source: Source) -> Kernel:
+    """Return the kernel of LDA with subsampled counts; alpha follows the evidence of batches."""
+    return kernel(subsampled_counts(source), source.config)
 
 
 def _init(model: Model, key: jax.Array, position: jax.Array) -> State:
-    alpha, beta, _ = model.means
-    options: dict[str, Any] = {"estimator": model.counts.given(alpha)}
-    if model.total is not None:
-        options["total"] = model.total
-    state = SAMPLERS[model.sampler].init(key, position, **options)
-    if model.total == "carried":
+    config = model.config
+    options: dict[str, Any] = {"estimator": model.counts.with_prior(config.alpha)}
+    if config.total is not None:
+        options["total"] = config.total
+    state = SAMPLERS[config.sampler].init(key, position, **options)
+    if config.total == "carried":
         # Not drawn: the papers carry the sum of the initial weights.
         weights = jnp.asarray(position, state.position.dtype)
         state = state._replace(log_total=jnp.log(weights.sum(axis=-1, keepdims=True)))
     # A state may be donated to jitted code, and must not share arrays with the kernel.
-    return _outer(state, jnp.copy(alpha), jnp.copy(beta))
+    return _outer(state, jnp.copy(config.alpha), jnp.copy(config.beta))
 
 
 def _outer(inner: Any, alpha: jax.Array, beta: jax.Array) -> State:
@@ -658,45 +489,46 @@ def _outer(inner: Any, alpha: jax.Array, beta: jax.Array) -> State:
 
 def _update(model: Model, key: jax.Array, state: State, batch: Batch) -> tuple[State, Info]:
     """Move the topics and the learned concentrations."""
-    key, learner, follow = by_native_code(key), model.learner, model.follow
+    key, config, learner = by_native_code(key), model.config, model.learner
     if learner is not None:
         key, key_learn = jax.random.split(key)
         batch, now = batch
         state = lax.cond(now, lambda: learner(key_learn, state), lambda: state)
+    follow = config.learn_alpha if config.counts == "subsampled" else None
     if follow is not None:
         key, key_follow = jax.random.split(key)
-    inner, info = SAMPLERS[model.sampler].update(
+    inner, info = SAMPLERS[config.sampler].update(
         key,
         state.sampler._replace(position=state.position, step=state.step),
         batch,
-        estimator=model.counts.given(state.alpha, model.means.seeds, model.rows, state.beta),
+        estimator=model.counts.with_prior(state.alpha, config.seeds, model.rows, state.beta),
         alpha=state.beta,
-        step_size=model.step_size,
+        step_size=config.step_size,
         **({} if model.rows is None else {"rows": model.rows}),
     )
     alpha = state.alpha
     if follow is not None:
-        h = schedules.evaluate(model.step_size, state.step)
-        evidence, prior = inner.memory.evidence, Prior(model.means.alpha)
+        h = schedules.evaluate(config.step_size, state.step)
+        evidence, prior = inner.memory.evidence, config.prior("alpha")
         alpha = concentrations.move(key_follow, alpha, evidence, prior, follow, h)
     tokens = expanded.all_rows(model.rows, inner.memory.topic_tokens).astype(state.position.dtype)
     return _outer(inner, alpha, state.beta), Info(tokens, info)
 
 
-def _learn(learner: Learner, key: jax.Array, state: State) -> State:
+def _learn(source: Source, key: jax.Array, state: State) -> State:
     """Draw concentrations given all labels, and redraw the topics after a new beta."""
-    keys = jax.random.split(key, 5)
+    keys, config = jax.random.split(key, 5), source.config
     memory = state.sampler.memory
-    if mode := learner.learn_alpha:
-        evidence = _evidence(keys[0], state.alpha, memory.labels, learner)
-        prior = Prior(learner.means.alpha)
+    if mode := config.learn_alpha:
+        evidence = _evidence(keys[0], state.alpha, memory.labels, source)
+        prior = config.prior("alpha")
         alpha = concentrations.move(keys[1], state.alpha, evidence, prior, mode)
         state = state._replace(alpha=alpha)
-    if mode := learner.learn_beta:
-        topics = None if learner.shard is None else learner.shard.topics
+    if mode := config.learn_beta:
+        topics = None if source.shard is None else source.shard.topics
         counts = expanded.all_rows(topics, memory.counts)
         evidence = concentrations.evidence(keys[2], state.beta, counts.T)
-        prior = Prior(learner.means.beta)
+        prior = config.prior("beta")
         beta = concentrations.move(keys[3], state.beta, evidence, prior, mode)
         # beta was drawn with the topics integrated out; now draw the topics given beta.
         offset = expanded.offset(topics, memory.counts)
@@ -706,26 +538,26 @@ def _learn(learner: Learner, key: jax.Array, state: State) -> State:
     return state
 
 
-def _evidence(key: jax.Array, alpha: jax.Array, labels: jax.Array, learner: Learner) -> Evidence:
+def _evidence(key: jax.Array, alpha: jax.Array, labels: jax.Array, source: Source) -> Evidence:
     """Draw the evidence of all labels about alpha; XLA does so block by block.
 
     The result is bitwise the same on any number of devices: random numbers depend on the number of
     a document, tables are counted in integers, and logs are summed in the same order.
     """
-    size, shard = device.size(learner.corpus), learner.shard
-    if engine.resolve(learner.engine, alpha.shape[0]) == "native":
+    size, shard = device.size(source.corpus), source.shard
+    if source.config.engine == "native":
         ids = jnp.arange(size, dtype=jnp.int32)
-        documents = device.select(learner.corpus, ids)
+        documents = device.select(source.corpus, ids)
         numbers = ids if shard is None else shard.number(ids)
         key_tables, key_x = jax.random.split(key)
         tables = calls.tables(key_tables, alpha, documents._replace(ids=numbers), labels)
         log_x = concentrations.log_beta(key_x, sums(alpha)[0], documents.lengths, numbers)
     else:
-        blocks = device.blocks(size, learner.batch_size)
+        blocks = device.blocks(size, source.config.batch_size)
 
         def block(i, loop):
             tables, log_x = loop
-            documents = device.select(learner.corpus, blocks[i])
+            documents = device.select(source.corpus, blocks[i])
             counts = engine.count_labels(labels.ravel(), documents, alpha.shape[0])
             numbers = blocks[i] if shard is None else shard.number(blocks[i])
             new, log_x_new = concentrations.auxiliary(key, alpha, counts, numbers)

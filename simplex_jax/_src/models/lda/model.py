@@ -6,8 +6,9 @@ The position is log phi, [K, V]. Given the assignments z, the posterior of phi i
 Dirichlet(beta + counts), so SCIR, SGRLD and SMLD need only an estimate of the counts.
 """
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,22 +20,22 @@ from simplex_jax._src.base import Kernel
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus, HostCorpus, Pages
-from simplex_jax._src.models.lda import control, kernel, sharding
+from simplex_jax._src.models.lda import kernel, sharding
 from simplex_jax._src.models.lda.kernel import (
+    METHODS,
+    SAMPLERS,
     TOTALS,
+    Config,
     Info,
-    Local,
-    Means,
     Memory,
-    Setup,
+    Source,
     State,
-    streamed_counts,
-    subsampled_counts,
 )
 from simplex_jax._src.models.lda.seeds import Seeds
-from simplex_jax._src.models.topics.concentrations import LEARN
+from simplex_jax._src.models.topics import engine as engines
+from simplex_jax._src.models.topics.concentrations import LEARN, positive
 from simplex_jax._src.samplers.rows import sums
-from simplex_jax._src.schedules import StepSize, polynomial_decay
+from simplex_jax._src.schedules import StepSize
 
 __all__ = [
     "ALPHA",
@@ -48,16 +49,29 @@ __all__ = [
     "build_streaming",
     "check_batch_size",
     "check_names",
+    "configure",
     "default_batch_size",
     "default_step",
     "mean_topics",
 ]
 
-COUNTS = ("memoised", "subsampled", "control-variate")
-SAMPLERS = tuple(kernel.SAMPLERS)
+COUNTS = ("memoised", "subsampled")
 
 ALPHA, BETA = 0.1, 0.05
-"""Default concentrations of topic proportions, per topic, and of topics, per word."""
+"""Default concentrations of topic proportions, per topic, and of topics, per word.
+
+"""
+
+FIRST = {"alpha": ALPHA, "beta": BETA}
+"""Default prior means of learned concentrations, where they start."""
+
+IN_ONE_PLACE = (
+    "local 'integrated' needs documents in memory, on one device and in one process: use "
+    "'collapsed'"
+)
+
+GammaPrior: TypeAlias = tuple[float, ArrayLike] | None
+"""Shape and rate of the Gamma prior of a learned concentration."""
 
 
 def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> int:
@@ -78,20 +92,14 @@ def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> i
     return documents
 
 
-class Step(NamedTuple):
-    """A step size: constant if tau is 0, else `schedules.polynomial_decay(*step)`."""
-
-    initial: float
-    tau: float = 0.0
-    kappa: float = 0.0
-
-
 AFRESH = 32.0
 """A step size of SCIR that draws topics anew: exp(-32) of the old topics remains."""
 
 
-def default_step(sampler: str, counts: str, method: str | None = None) -> Step:
-    """Return the default step size.
+def default_step(
+    sampler: str, counts: str, local: str | None = None
+) -> float | tuple[float, float, float]:
+    """Return the default step size, a constant or the arguments of `schedules.polynomial_decay`.
 
     With memoised counts any step of SCIR is exact and a long one mixes fastest: after h = 5 the
     topics hardly depend on where they were. With estimated counts the default is the schedule of
@@ -100,38 +108,42 @@ def default_step(sampler: str, counts: str, method: str | None = None) -> Step:
     few hundred tokens, and stable steps hardly move. Labels drawn with the topics integrated out
     need topics that are drawn anew.
     """
-    if method == "integrated":
-        return Step(AFRESH)
+    if local == "integrated":
+        return AFRESH
     if sampler == "scir" and counts == "memoised":
-        return Step(5.0)
+        return 5.0
     if sampler in ("scir", "sgrhmc"):
-        return Step(0.5, tau=10, kappa=0.33)
-    return Step(0.01, tau=1000, kappa=0.6)
+        return 0.5, 10.0, 0.33
+    return 0.01, 1000.0, 0.6
 
 
 def build(
     corpus: DeviceCorpus | HostCorpus | Pages,
     shape: tuple[int, int],
     *,
-    alpha: ArrayLike = ALPHA,
-    beta: ArrayLike = BETA,
-    learn_alpha: str | None = None,
-    learn_beta: str | None = None,
+    alpha: ArrayLike | str = ALPHA,
+    beta: ArrayLike | str = BETA,
+    alpha_prior: GammaPrior = None,
+    beta_prior: GammaPrior = None,
     seeds: Seeds | None = None,
     sampler: str = "scir",
     total: str | None = None,
     counts: str = "memoised",
-    local_step: Local | None = None,
-    step_size: StepSize | None = None,
+    local: str | None = None,
+    sweeps: int | None = None,
+    burn_in: int | None = None,
+    expected: bool = False,
+    engine: str | None = None,
+    step_size: StepSize | tuple[float, float, float] | None = None,
     batch_size: int | None = None,
     devices: Sequence[jax.Device] | None = None,
 ) -> tuple[Kernel, Stream]:
     """Return the kernel of LDA's topics, and the stream of its batches of documents.
 
-    Learned concentrations have exponential priors with the means `alpha` and `beta`. With memoised
-    counts they are drawn from their conditionals given all labels, topics integrated out, once a
-    pass; the sampler stays exact. With subsampled counts, every update moves alpha by the CIR
-    process of its conditional, estimated from the batch; beta cannot be learned from a batch.
+    With memoised counts learned concentrations are drawn from their conditionals given all labels,
+    topics integrated out, once a pass; the sampler stays exact. With subsampled counts, every
+    update moves alpha by the CIR process of its conditional, estimated from the batch; beta cannot
+    be learned from a batch.
 
     Args:
         corpus: The corpus, `device.to_device(counts)`; if devices share it,
@@ -139,23 +151,30 @@ def build(
             memoised counts and a fixed alpha.
         shape: (K, V), numbers of topics and words.
         alpha: Concentration of a document's topic proportions, per topic (not the sum), a scalar
-            or [K].
-        beta: Concentration of a topic, per word, a scalar, [V] or [K, V].
-        learn_alpha: "learn" learns one common to all topics, "learn-asymmetric" one for each, and
-            None neither.
-        learn_beta: The same for words.
+            or [K]; or "learn" for one common to all topics, "learn-asymmetric" for one for each.
+        beta: Concentration of a topic, per word, a scalar, [V] or [K, V]; or the same words.
+        alpha_prior: Shape and rate of the Gamma prior of a learned alpha, whose first value is the
+            prior mean; by default an exponential prior of mean 0.1.
+        beta_prior: The same for beta, by default of mean 0.05.
         seeds: Pseudo-counts added to beta for some words of some topics; not with a learned beta.
-        sampler: One of `SAMPLERS`; "smld-approximate" is for comparisons.
+        sampler: One of `SAMPLERS`.
         total: How samplers of unnormalised weights treat a topic's total weight: "refreshed" draws
-            it from its law before every step, the default; "carried" keeps it from step to step, as
-            Patterson and Teh (2013) and Baker et al. (2018, algorithm 1) do. With "carried", the
-            law of the topics is biased even if the sampler's own law is not. Those papers start
-            from independent Gamma(1, 1) weights: give `init` such weights, whose sum is the first
-            total.
-        counts: "memoised", "subsampled" or "control-variate".
-        local_step: How labels are drawn; by default one sweep with memoised counts, else ten, with
-            a burn-in of five. Estimated counts start from no labels and need the burn-in.
-        step_size: Step size of the sampler or a schedule; see `default_step`.
+            it from its distribution before every step, the default; "carried" keeps it from step to
+            step, as Patterson and Teh (2013) and Baker et al. (2018, algorithm 1) do. With
+            "carried", the distribution of the topics is biased even if the sampler's own is not.
+            Those papers start from independent Gamma(1, 1) weights: give `init` such weights, whose
+            sum is the first total.
+        counts: "memoised" or "subsampled".
+        local: How labels are drawn: "collapsed", the default, "blocked", or with memoised counts
+            "integrated"; see `models.topics.engine`.
+        sweeps: Gibbs sweeps over a batch; by default one with memoised counts, else ten.
+        burn_in: Number of first sweeps whose counts are discarded; by default half of those of
+            subsampled counts, which start from no labels.
+        expected: Count the probabilities of the labels in place of the labels: less noise, at the
+            cost of K updates a token. Only for blocked sweeps with subsampled counts.
+        engine: "native" or "xla"; by default the one that works here.
+        step_size: Step size of the sampler, a number, the arguments of
+            `schedules.polynomial_decay`, or a schedule; see `default_step`.
         batch_size: Documents per batch; see `default_batch_size`.
         devices: Devices that share the documents, with memoised counts. On CPUs SCIR's topics are
             shared too: the position has K rows or a few more, the same number for each device, see
@@ -165,8 +184,8 @@ def build(
     Returns:
         A kernel and a stream of batches. The kernel's `init` takes topics [K, V], or weights that
         it normalises; its position is the logarithm of the topics. Batches are document ids, int32
-        [batch_size], or a `batches.Visit` of them; with pages, `update` takes a `counts.Page` in
-        their place, see `pages.Files`.
+        [batch_size], or a `batches.Visit` of them; with pages, `update` takes a `kernel.Page` in
+        their place, see `feed.Files`.
 
     Raises:
         ValueError: An argument is out of range or not one of the names.
@@ -183,76 +202,133 @@ def build(
         >>> trace.shape
         (50, 2, 4)
     """
-    check_names(sampler, counts, learn_alpha, learn_beta, seeded=seeds is not None)
-    shards = _shards(devices, counts)
-    documents, tokens = _size(corpus, devices)
+    documents, tokens = _size(corpus)
     if batch_size is None:
         batch_size = default_batch_size(documents, tokens, shape)
-    batch_size = check_batch_size(batch_size, documents)
-    means = _means(alpha, beta, shape, learn_alpha, learn_beta, seeds)
-    local_step = _local(local_step, counts)
-    if local_step.method == "integrated":
-        check_integrated(sampler, counts, total, step_size)
-    if step_size is None:
-        step_size = _schedule(sampler, counts, local_step.method)
-    if counts == "memoised":
-        share, shard_documents = -(-batch_size // shards), -(-documents // shards)
-        setup = Setup(
-            shape=shape,
-            sampler=sampler,
-            total=total,
-            local_step=local_step,
-            learn_alpha=learn_alpha,
-            learn_beta=learn_beta,
-            batch_size=share,
-        )
-        if isinstance(corpus, HostCorpus) and devices:
-            schedules.check(step_size)
-            lda_kernel = sharding.memoised(corpus, devices, means, step_size, setup)
-        else:
-            lda_kernel = kernel.memoised(_on_device(corpus), means, step_size, setup=setup)
-        stream = device.block_stream(shard_documents, share)
-        if learn_alpha or learn_beta:
-            # Not in the first pass, before which there are no labels to learn from.
-            stream = batches.visits(stream, -(-shard_documents // share), first=1)
-        return lda_kernel, stream
-    on_device = _on_device(corpus)
-    stream = device.uniform_stream(on_device, batch_size)
-    if counts == "control-variate":
-        estimate = control.control_variate(on_device, shape, local_step, batch_size)
-        stream = batches.visits(stream, -(-documents // batch_size))
-        return kernel.kernel(estimate, means, sampler, step_size, total=total), stream
-    learn = learn_alpha is not None
-    estimate = subsampled_counts(on_device, shape, local_step, batch_size, learn=learn)
-    lda_kernel = kernel.kernel(estimate, means, sampler, step_size, total=total, follow=learn_alpha)
-    return lda_kernel, stream
+    config = configure(
+        shape,
+        alpha=alpha,
+        beta=beta,
+        alpha_prior=alpha_prior,
+        beta_prior=beta_prior,
+        seeds=seeds,
+        sampler=sampler,
+        total=total,
+        counts=counts,
+        local=local,
+        sweeps=sweeps,
+        burn_in=burn_in,
+        expected=expected,
+        engine=engine,
+        step_size=step_size,
+        batch_size=check_batch_size(batch_size, documents),
+    )
+    return build_from(corpus, config, devices)
 
 
-def build_streaming(
-    documents: int,
+def configure(
     shape: tuple[int, int],
     *,
-    alpha: ArrayLike = ALPHA,
-    beta: ArrayLike = BETA,
-    learn_alpha: str | None = None,
+    alpha: ArrayLike | str = ALPHA,
+    beta: ArrayLike | str = BETA,
+    alpha_prior: GammaPrior = None,
+    beta_prior: GammaPrior = None,
     seeds: Seeds | None = None,
     sampler: str = "scir",
     total: str | None = None,
-    local_step: Local | None = None,
-    step_size: StepSize | None = None,
-) -> Kernel:
+    counts: str = "memoised",
+    local: str | None = None,
+    sweeps: int | None = None,
+    burn_in: int | None = None,
+    expected: bool = False,
+    engine: str | None = None,
+    step_size: StepSize | tuple[float, float, float] | None = None,
+    batch_size: int = 0,
+) -> Config:
+    """Return the configuration of a kernel with all defaults filled in; see `build`.
+
+    This is where the arguments of a kernel are checked: what takes a `Config` trusts it.
+    """
+    if shape[0] < 1 or shape[1] < 1:
+        raise ValueError(f"there must be at least one topic and one word; the shape is {shape}")
+    check_names(sampler, counts, alpha, beta, seeded=seeds is not None)
+    memoised = counts == "memoised"
+    local = local or "collapsed"
+    if local == "integrated":
+        _check_integrated(sampler, counts, total, step_size, engine)
+    first_alpha, learn_alpha, alpha_shape = _concentration("alpha", alpha, alpha_prior, shape[:1])
+    full = shape if np.ndim(beta) == 2 else shape[1:]
+    first_beta, learn_beta, beta_shape = _concentration("beta", beta, beta_prior, full)
+    sweeps = (1 if memoised else 10) if sweeps is None else sweeps
+    burn_in = (0 if memoised else sweeps // 2) if burn_in is None else burn_in
+    _check_sweeps(local, sweeps, burn_in, expected=expected, memoised=memoised)
+    if step_size is None:
+        step_size = default_step(sampler, counts, local)
+    if isinstance(step_size, tuple):
+        step_size = schedules.polynomial_decay(*step_size)
+    schedules.check(step_size)
+    return Config(
+        alpha=first_alpha,
+        beta=first_beta,
+        seeds=seeds,
+        step_size=step_size,
+        shape=shape,
+        learn_alpha=learn_alpha,
+        learn_beta=learn_beta,
+        alpha_shape=alpha_shape,
+        beta_shape=beta_shape,
+        sampler=sampler,
+        total=_total(sampler, total),
+        counts=counts,
+        local=local,
+        sweeps=sweeps,
+        burn_in=burn_in,
+        expected=expected,
+        engine=engines.resolve(engine, shape[0]),
+        batch_size=batch_size,
+    )
+
+
+def build_from(
+    corpus: DeviceCorpus | HostCorpus | Pages,
+    config: Config,
+    devices: Sequence[jax.Device] | None = None,
+) -> tuple[Kernel, Stream]:
+    """Return the kernel and the stream of `build`, from a configuration."""
+    if config.counts == "subsampled":
+        if devices:
+            raise ValueError("devices can share the documents with memoised counts only")
+        on_device = _on_device(corpus)
+        stream = device.uniform_stream(on_device, config.batch_size)
+        return kernel.subsampled(kernel.source_of(on_device, config)), stream
+    if devices and len(set(devices)) < len(devices):
+        raise ValueError("devices must be distinct")
+    if devices and isinstance(corpus, DeviceCorpus):
+        raise ValueError("corpus is already on a device: give device.on_host(counts) to share it")
+    if config.local == "integrated" and (devices or isinstance(corpus, Pages)):
+        raise ValueError(IN_ONE_PLACE)
+    shards = len(devices) if devices else 1
+    documents, _ = _size(corpus)
+    share, shard_documents = -(-config.batch_size // shards), -(-documents // shards)
+    config = dataclasses.replace(config, batch_size=share)
+    if isinstance(corpus, HostCorpus) and devices:
+        built = sharding.memoised(corpus, devices, config)
+    else:
+        built = kernel.memoised(_on_device(corpus), config)
+    stream = device.block_stream(shard_documents, share)
+    if config.learn_alpha or config.learn_beta:
+        # Not in the first pass, before which there are no labels to learn from.
+        stream = batches.visits(stream, -(-shard_documents // share), first=1)
+    return built, stream
+
+
+def build_streaming(documents: int, config: Config) -> Kernel:
     """Return the kernel of LDA's topics for streamed documents, with subsampled counts.
 
     Batches are `device.Documents` with no tokens of others, drawn uniformly without replacement
-    from a corpus of `documents`. For other arguments and errors see `build`.
+    from a corpus of `documents`.
     """
-    check_names(sampler, "subsampled", learn_alpha)
-    if step_size is None:
-        step_size = _schedule(sampler, "subsampled")
-    local_step = _local(local_step, "subsampled")
-    estimate = streamed_counts(documents, shape, local_step, learn=learn_alpha is not None)
-    means = _means(alpha, beta, shape, learn_alpha, None, seeds)
-    return kernel.kernel(estimate, means, sampler, step_size, total=total, follow=learn_alpha)
+    return kernel.subsampled(Source(None, config, documents))
 
 
 def mean_topics(state: State, seeds: Seeds | None = None) -> jax.Array:
@@ -310,37 +386,93 @@ def _rows_of(state: State, array: jax.Array) -> jax.Array:
 def check_names(
     sampler: str,
     counts: str,
-    learn_alpha: str | None = None,
-    learn_beta: str | None = None,
+    alpha: ArrayLike | str = ALPHA,
+    beta: ArrayLike | str = BETA,
     *,
     seeded: bool = False,
 ) -> None:
-    """Raise a ValueError unless these names, as for `build`, are valid and compatible."""
-    arguments.choice("sampler", sampler, kernel.SAMPLERS)
+    """Raise a ValueError unless these arguments of `build` are names and go together."""
+    arguments.choice("sampler", sampler, SAMPLERS)
     arguments.choice("counts", counts, COUNTS)
-    for name, value in {"learn_alpha": learn_alpha, "learn_beta": learn_beta}.items():
-        if value not in (None, *LEARN):
-            raise ValueError(f"{name} must be one of {', '.join(LEARN)} or None; it is {value!r}")
-    if learn_beta and counts != "memoised":
+    for name, value in {"alpha": alpha, "beta": beta}.items():
+        if isinstance(value, str) and value not in LEARN:
+            raise ValueError(
+                f"{name} must be a number or one of {', '.join(LEARN)}; it is {value!r}"
+            )
+    if isinstance(beta, str) and counts != "memoised":
         raise ValueError("beta can be learned with memoised counts only; give a number")
-    if learn_beta and seeded:
+    if isinstance(beta, str) and seeded:
         raise ValueError("beta cannot be learned with seed words: give a number, or one per word")
-    if learn_alpha and counts == "control-variate":
-        raise ValueError("alpha can be learned with memoised or subsampled counts; give a number")
 
 
-def check_integrated(sampler: str, counts: str, total: str | None, step_size: Any) -> None:
-    """Raise a ValueError unless these are compatible with topics integrated out."""
+def _concentration(
+    name: str, value: ArrayLike | str, prior: GammaPrior, shape: tuple[int, ...]
+) -> tuple[jax.Array, str | None, float]:
+    """Return first values, how they are learned, and the shape of the prior that has them as mean.
+
+    The words are those of the option, see `concentrations.LEARN`; None for fixed concentrations.
+    """
+    if not isinstance(value, str):
+        if prior is not None:
+            raise ValueError(f"{name}_prior cannot be combined with a fixed {name}")
+        if np.ndim(value) == 1 and np.size(value) != shape[-1]:
+            raise ValueError(
+                f"{name} must be one number or {shape[-1]} of them; there are {np.size(value)}"
+            )
+        return positive(name, value, shape), None, 1.0
+    prior_shape, rate = prior or (1.0, None)
+    mean: ArrayLike = FIRST[name]
+    if rate is not None:
+        mean = prior_shape / arguments.as_float(f"{name}_prior", rate)
+    first = positive(f"{name}_prior", mean, shape)
+    if value == "learn" and np.ndim(mean):
+        raise ValueError(f"{name}_prior must be two numbers if one common {name} is learned")
+    return first, value, float(prior_shape)
+
+
+def _check_sweeps(local: str, sweeps: int, burn_in: int, *, expected: bool, memoised: bool) -> None:
+    arguments.choice("local", local, METHODS)
+    whole = isinstance(sweeps, int) and isinstance(burn_in, int)
+    if not whole or not 0 <= burn_in < sweeps:
+        raise ValueError(
+            "sweeps must be a positive integer and burn_in a smaller one, from 0 on; they are "
+            f"{sweeps!r}, {burn_in!r}"
+        )
+    if expected and local != "blocked":
+        raise ValueError("expected counts need the blocked local step")
+    if memoised and (expected or burn_in):
+        raise ValueError("memoised counts use the last labels: leave out burn_in and expected")
+
+
+def _check_integrated(
+    sampler: str, counts: str, total: str | None, step_size: Any, engine: str | None
+) -> None:
+    """Raise a ValueError unless these go together with topics integrated out, and that works."""
     if sampler != "scir" or counts != "memoised" or total not in (None, TOTALS[0]):
         raise ValueError(
-            "the local step 'integrated' draws topics anew, by scir with memoised counts and a "
-            f"refreshed total; sampler is {sampler!r}, counts {counts!r} and total {total!r}"
+            "local 'integrated' draws topics anew, by scir with memoised counts and a refreshed "
+            f"total; sampler is {sampler!r}, counts {counts!r} and total {total!r}"
         )
     if step_size not in (None, AFRESH):
         raise ValueError(
-            "the local step 'integrated' draws topics anew: leave step_size out; it is "
-            f"{step_size!r}"
+            f"local 'integrated' draws topics anew: leave step_size out; it is {step_size!r}"
         )
+    if not engines.integrated_works(engine):
+        raise ValueError(
+            "local 'integrated' is native code for CPUs in float32, which is unavailable here or "
+            "was not selected: use 'collapsed'"
+        )
+
+
+def _total(sampler: str, total: str | None) -> str | None:
+    """Return how the total of a sampler's weights is treated; None if it moves no weights."""
+    if total is not None:
+        arguments.choice("total", total, TOTALS)
+    if SAMPLERS[sampler].weighted:
+        return TOTALS[0] if total is None else total
+    if total is not None:
+        raise ValueError(f"total is that of weights, and {sampler} moves none: leave it out")
+    return None
 
 
 def check_batch_size(batch_size: int, documents: int) -> int:
@@ -350,54 +482,14 @@ def check_batch_size(batch_size: int, documents: int) -> int:
     return int(batch_size)
 
 
-def _size(
-    corpus: DeviceCorpus | HostCorpus | Pages, devices: Sequence[jax.Device] | None
-) -> tuple[int, int]:
+def _size(corpus: DeviceCorpus | HostCorpus | Pages) -> tuple[int, int]:
     """Return the numbers of documents and of tokens."""
     if isinstance(corpus, Pages):
         return device.size(corpus), int(corpus.starts[-1])
     if isinstance(corpus, HostCorpus):
         return len(corpus.lengths), int(corpus.lengths.sum())
-    if devices:
-        raise ValueError("corpus is already on a device: give device.on_host(counts) to share it")
     return device.size(corpus), corpus.tokens.shape[0]
 
 
 def _on_device(corpus: DeviceCorpus | HostCorpus | Pages) -> Any:
     return device.to_device(corpus) if isinstance(corpus, HostCorpus) else corpus
-
-
-def _means(
-    alpha: ArrayLike,
-    beta: ArrayLike,
-    shape: tuple[int, int],
-    learn_alpha: str | None,
-    learn_beta: str | None,
-    seeds: Seeds | None,
-) -> Means:
-    if learn_beta and np.ndim(beta) == 2:
-        raise ValueError("beta must be a scalar or [V] if it is learned")
-    for name, value, learn in (("alpha", alpha, learn_alpha), ("beta", beta, learn_beta)):
-        if learn == "learn" and np.ndim(value) and len(set(np.ravel(value).tolist())) > 1:
-            raise ValueError(f"{name} must be one number if a common one is learned")
-    return kernel.means_of(alpha, beta, shape, seeds)
-
-
-def _local(local_step: Local | None, counts: str) -> Local:
-    default = Local() if counts == "memoised" else Local(sweeps=10, burn_in=5)
-    return default if local_step is None else local_step
-
-
-def _shards(devices: Sequence[jax.Device] | None, counts: str) -> int:
-    if not devices:
-        return 1
-    if counts != "memoised":
-        raise ValueError("devices can share the documents with memoised counts only")
-    if len(set(devices)) < len(devices):
-        raise ValueError("devices must be distinct")
-    return len(devices)
-
-
-def _schedule(sampler: str, counts: str, method: str | None = None) -> StepSize:
-    step = default_step(sampler, counts, method)
-    return polynomial_decay(*step) if step.tau else step.initial

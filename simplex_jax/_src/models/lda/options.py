@@ -9,22 +9,16 @@ import jax
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax._src import arguments, schedules
+from simplex_jax._src import arguments
 from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.corpus.device import MOST_TOKENS
 from simplex_jax._src.models.lda import model, seeds
-from simplex_jax._src.models.lda.kernel import (
-    IN_ONE_PLACE,
-    METHODS,
-    SAMPLERS,
-    Local,
-    check_local,
-    check_memoised,
-    total_of,
-)
+from simplex_jax._src.models.lda.kernel import Config
+from simplex_jax._src.models.lda.seeds import Seeds
 from simplex_jax._src.models.options import (
     MOST_CONCENTRATION,
     again,
+    concentration,
     number,
     number_kept,
     option,
@@ -41,42 +35,10 @@ from simplex_jax._src.models.topics.data import (
     size_of,
     vocabulary_of,
 )
-from simplex_jax._src.models.topics.engine import label_dtype, resolve
+from simplex_jax._src.models.topics.engine import label_dtype
 from simplex_jax._src.models.topics.evaluation import SWEEPS
 from simplex_jax._src.models.topics.options import SHARE_ERROR, TopicOptions, check_words
 from simplex_jax._src.runtime import devices, processes, session
-
-# First values and prior means of learned concentrations.
-_FIRST = {"alpha": model.ALPHA, "beta": model.BETA}
-_COUNT = {"alpha": "K", "beta": "V"}
-
-
-def _concentration(name: str, value: Any) -> Any:
-    """Return concentrations as plain numbers, or how they are learned."""
-    if isinstance(value, str):
-        if value not in LEARN:
-            raise ValueError(
-                f"{name} must be a number or one of {', '.join(LEARN)}; it is {value!r}"
-            )
-        return value
-    wanted = f"a number or a sequence of {_COUNT[name]} numbers"
-    try:
-        array = np.asarray(value, np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be {wanted}; it is {value!r}") from None
-    sound = (array > 0) & np.isfinite(array)
-    if array.ndim > 1 or not sound.all():
-        raise ValueError(f"{name} must be finite and positive, {wanted}; it is {value!r}")
-    if array.size and (largest := float(array.max())) > MOST_CONCENTRATION:
-        raise ValueError(
-            f"{name} must be at most {MOST_CONCENTRATION:,.0f}, where float32 still resolves one "
-            f"token; it is {largest:g}"
-        )
-    return float(array) if array.ndim == 0 else tuple(array.tolist())
-
-
-def _typed_concentration(text: str) -> float | str:
-    return text if text.startswith("learn") else number("it", text)
 
 
 def _step_size(name: str, value: Any) -> Any:
@@ -109,23 +71,21 @@ class Options(TopicOptions):
         flag="--topics",
         parameter="n_components",
     )
-    alpha: Any = option(
-        "Concentration of topic shares, per topic (not the sum): a number, or in Python one per "
-        "topic. learn: sample one common to all topics; learn-asymmetric: sample one for each. "
-        "Not learned with control-variate counts.",
+    alpha: Any = concentration(
+        "Concentration of the topic proportions of a document, per topic (not the sum): a number, "
+        "or in Python one per topic. learn: sample one common to all topics; learn-asymmetric: "
+        "sample one for each.",
         default=model.ALPHA,
-        check=_concentration,
-        parse=_typed_concentration,
-        metavar="NUMBER|learn|learn-asymmetric",
+        learn=LEARN,
+        several=True,
     )
-    beta: Any = option(
+    beta: Any = concentration(
         "Concentration of words, per word (not the sum): a number, or in Python one per word. "
         "learn: sample one common to all words; learn-asymmetric: sample one for each. Learned "
         "with memoised counts only.",
         default=model.BETA,
-        check=_concentration,
-        parse=_typed_concentration,
-        metavar="NUMBER|learn|learn-asymmetric",
+        learn=LEARN,
+        several=True,
     )
     seed_words: Any = option(
         "Words expected in topics: a file, or in Python a list, with a line for each topic, "
@@ -150,49 +110,29 @@ class Options(TopicOptions):
         choices=model.SAMPLERS,
         offered=("scir", "sgrld", "sgrhmc"),
     )
-    total: str | None = option(
-        "How samplers of weights treat a topic's total weight: refreshed before every step, or "
-        "carried from the start, as in the papers, which is biased.",
-        default=None,
-        choices=model.TOTALS,
-        unset="refreshed, if there is one",
-        command=False,
-        parameter=None,
-    )
     counts: str | None = option(
-        "memoised stores the topics of all tokens and is exact with scir; the others estimate.",
+        "memoised stores the topics of all tokens and is exact with scir; subsampled estimates "
+        "their numbers from batches.",
         default=None,
         choices=model.COUNTS,
         unset="memoised, or subsampled for a corpus on disk",
     )
     local: str | None = option(
-        "How the topics of tokens are drawn: collapsed integrates out the shares of a document, "
+        "How the topics of tokens are drawn: collapsed integrates out the proportions of a "
+        "document, "
         "and integrated the words of the topics too, which is slower and needs fewer passes. It "
         "needs memoised counts of documents in memory and the native engine of a CPU.",
         default=None,
-        choices=tuple(sorted(METHODS)),
+        choices=tuple(sorted(model.METHODS)),
         unset="collapsed",
         parameter=None,
     )
     sweeps: int | None = option(
-        "Gibbs sweeps per batch.",
+        "Gibbs sweeps per batch. Those of subsampled counts start from no labels, and the first "
+        "half is not counted.",
         default=None,
         least=1,
         unset="1 if memoised, else 10",
-        parameter=None,
-    )
-    burn_in: int | None = option(
-        "First sweeps whose counts are discarded.",
-        default=None,
-        least=0,
-        unset="half of the sweeps of estimated counts",
-        command=False,
-        parameter=None,
-    )
-    expected: bool = option(
-        "Use expected counts, by blocked sweeps; not with memoised counts.",
-        default=False,
-        command=False,
         parameter=None,
     )
     step_size: Any = option(
@@ -244,11 +184,10 @@ class Options(TopicOptions):
     def __post_init__(self) -> None:
         if self.seed_weight is not None and self.seed_words is None:
             raise ValueError("seed_weight requires seed_words")
-        # Counts that are left out depend on the data; `settle` checks them.
+        # Counts that are left out depend on the data; `resolve_options` checks them.
         counts = self.counts or "memoised"
-        learned = (x if isinstance(x, str) else None for x in (self.alpha, self.beta))
         seeded = self.seed_words is not None
-        model.check_names(self.sampler, counts, *learned, seeded=seeded)
+        model.check_names(self.sampler, counts, self.alpha, self.beta, seeded=seeded)
         lengths = (self.passes, self.steps, self.seconds)
         has_length = counts != "memoised" or any(length is not None for length in lengths)
         check_goal(self, has_length=has_length)
@@ -268,40 +207,25 @@ class Arguments(Options, Session):
     """Arguments of `lda.fit`."""
 
 
-def prior(name: str, value: Any, count: int) -> tuple[float | tuple[float, ...], str | None]:
-    """Return concentrations as plain numbers, one or `count` of them, and how they are learned.
-
-    The latter is None, "learn" or "learn-asymmetric"; for learned ones the number is the first
-    value and the prior mean. Values out of range, or too many or too few, raise a ValueError.
-
-    Example:
-        >>> prior("alpha", "learn-asymmetric", 3), prior("beta", [0.5, 1.0], 2)
-        ((0.1, 'learn-asymmetric'), ((0.5, 1.0), None))
-    """
-    value = _concentration(name, value)
-    if isinstance(value, str):
-        return _FIRST[name], value
-    if isinstance(value, tuple) and len(value) != count:
-        raise ValueError(f"{name} must be one number or {count} of them; there are {len(value)}")
-    return value, None
-
-
-def local_step(settings: Any) -> Local:
-    """Return the local step of a run."""
-    return Local(
-        method=settings.local,
-        sweeps=settings.sweeps,
-        burn_in=settings.burn_in,
-        expected=settings.expected,
-        engine=settings.engine,
+def configure(settings: Options, words: int, seeds: Seeds | None = None) -> Config:
+    """Return the configuration of the kernel of a run, with V words; see `model.configure`."""
+    alpha, beta = (
+        value if isinstance(value, str) else np.asarray(value, np.float32)
+        for value in (settings.alpha, settings.beta)
     )
-
-
-def step_size(settings: Options) -> schedules.StepSize:
-    """Return the step size or schedule of a run."""
-    if isinstance(settings.step_size, tuple):
-        return schedules.polynomial_decay(*settings.step_size)
-    return settings.step_size
+    return model.configure(
+        (settings.num_topics, words),
+        alpha=alpha,
+        beta=beta,
+        seeds=seeds,
+        sampler=settings.sampler,
+        counts=settings.counts or "memoised",
+        local=settings.local,
+        sweeps=settings.sweeps,
+        engine=settings.engine,
+        step_size=settings.step_size,
+        batch_size=settings.batch_size or 0,
+    )
 
 
 Heldout: TypeAlias = tuple[sp.csr_array, sp.csr_array]
@@ -326,43 +250,34 @@ def resolve_options(data: Training, heldout: Heldout | None, options: Options) -
     size = size_of(data)
     check_words(size)
     check_heldout(heldout, size.words)
+    _check_topics(data, size, options)
     counts = _counts(data, options)
-    _check_topics(data, size, options, counts)
     memoised, shape = counts == "memoised", (options.num_topics, size.words)
     default = model.default_batch_size(size.documents, size.tokens, shape)
     batch_size = model.check_batch_size(options.batch_size or default, size.documents)
-    sweeps = options.sweeps or (1 if memoised else 10)
-    burn_in = options.burn_in
-    if burn_in is None:
-        burn_in = 0 if memoised else sweeps // 2
-    length = _length(size, heldout, options, batch_size, sweeps, memoised)
-    has_goal = _has_goal(options, length)
+    options = dataclasses.replace(options, counts=counts, batch_size=batch_size)
+    _check_step_size(options)
+    config = configure(options, size.words)
+    length = _length(size, heldout, options, batch_size, config.sweeps, memoised)
+    chains = options.chains or _chains(size, shape, _has_goal(options, length))
     settings = dataclasses.replace(
         options,
-        counts=counts,
-        chains=options.chains or _chains(size, shape, has_goal),
-        local=options.local or ("blocked" if options.expected else "collapsed"),
-        engine=resolve(options.engine, options.num_topics),
-    )
-    settings = dataclasses.replace(
-        settings,
-        total=total_of(options.sampler, options.total),
-        sweeps=sweeps,
-        burn_in=burn_in,
-        step_size=_resolved_step(options.step_size, options.sampler, counts, settings.local),
+        chains=chains,
+        local=config.local,
+        sweeps=config.sweeps,
+        engine=config.engine,
+        step_size=options.step_size or model.default_step(options.sampler, counts, config.local),
         seed_weight=_seed_weight(options, size),
-        batch_size=batch_size,
         passes=None,
         **length._asdict(),
-        keep_samples=number_kept(options.keep_samples, settings.chains or 1, *shape),
-        devices=_sharing(_devices(data, size, settings), batch_size, size, memoised),
+        keep_samples=number_kept(options.keep_samples, chains, *shape),
     )
-    (check_memoised if memoised else check_local)(shape, local_step(settings))
+    devices = _sharing(_devices(data, size, settings), batch_size, size, memoised)
+    settings = dataclasses.replace(settings, devices=devices)
     if settings.local == "integrated":
-        model.check_integrated(options.sampler, counts, options.total, options.step_size)
         in_one_place = settings.devices == 1 and processes.count() == 1
         if not in_one_place or on_disk(data, settings):
-            raise ValueError(IN_ONE_PLACE)
+            raise ValueError(model.IN_ONE_PLACE)
     if memoised:
         _check_words(data, size)
     return settings
@@ -392,31 +307,19 @@ def _counts(data: Training, options: Options) -> str:
     """Return the kind of counts of a run, by where the documents are and how many processes run."""
     stored, num_processes = is_stored(data), processes.count()
     counts = options.counts or ("subsampled" if stored and num_processes == 1 else "memoised")
-    if stored and counts == "control-variate":
-        raise ValueError(
-            "a corpus on disk is sampled with counts='memoised' or 'subsampled', not "
-            "'control-variate': give its counts as an array if they fit into memory"
-        )
     if num_processes > 1 and counts != "memoised":
         raise ValueError(f"several processes can share memoised counts only, not {counts!r}")
     return counts
 
 
-def _check_topics(data: Training, size: Size, options: Options, counts: str) -> None:
-    """Raise a ValueError unless sampler, counts, concentrations and seed words are compatible.
-
-    More topics than tokens raise one too: most topics would be empty.
-    """
+def _check_topics(data: Training, size: Size, options: Options) -> None:
+    """Raise a ValueError for more topics than tokens, or seed words that fit neither."""
     if options.num_topics > size.tokens:
         raise ValueError(
             f"num_topics must be at most {size.tokens:,}, the number of tokens; it is "
             f"{options.num_topics:,}: give fewer topics"
         )
-    _, learn_alpha = prior("alpha", options.alpha, options.num_topics)
-    _, learn_beta = prior("beta", options.beta, size.words)
-    seeded = options.seed_words is not None
-    model.check_names(options.sampler, counts, learn_alpha, learn_beta, seeded=seeded)
-    if seeded:
+    if options.seed_words is not None:
         seeds.check(options.seed_words, options.num_topics, vocabulary_of(data))
 
 
@@ -469,18 +372,17 @@ def _chains(size: Size, shape: tuple[int, int], has_goal: bool) -> int:
     return 2 if has_goal and size.tokens + math.prod(shape) <= _PAIR else 1
 
 
-def _resolved_step(step_size: Any, sampler: str, counts: str, method: str | None) -> Any:
+def _check_step_size(options: Options) -> None:
+    """Raise a ValueError for a step size that cannot be saved, or at which any chain diverges."""
+    step_size = options.step_size
     if callable(step_size):
         raise ValueError("step_size must be a number or (A, TAU, KAPPA), not a function")
-    if step_size is not None:
-        first = step_size[0] if isinstance(step_size, tuple) else step_size
-        if first >= (limit := SAMPLERS[sampler].limit):
-            raise ValueError(
-                f"step_size is {first}: {sampler} diverges at step sizes >= {limit:.3g}"
-            )
-        return step_size
-    default = model.default_step(sampler, counts, method)
-    return tuple(map(float, default)) if default.tau else default.initial
+    first = step_size[0] if isinstance(step_size, tuple) else step_size
+    limit = model.SAMPLERS[options.sampler].limit
+    if first is not None and first >= limit:
+        raise ValueError(
+            f"step_size is {first}: {options.sampler} diverges at step sizes >= {limit:.3g}"
+        )
 
 
 def _seed_weight(options: Options, size: Size) -> float | None:

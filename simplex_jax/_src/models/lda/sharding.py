@@ -18,18 +18,17 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from simplex_jax._src.base import Batch, Kernel, PyTree, bind, static
+from simplex_jax._src.base import Batch, Kernel, PyTree, bind
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax._src.draws.native import LIBRARY
 from simplex_jax._src.geometry import simplex
 from simplex_jax._src.models.lda import kernel
-from simplex_jax._src.models.lda.kernel import Means, Memory, Setup, Shard, State
+from simplex_jax._src.models.lda.kernel import Config, Memory, Shard, State
 from simplex_jax._src.runtime import replicas
 from simplex_jax._src.runtime.checkpoint import Parts
 from simplex_jax._src.samplers import expanded
 from simplex_jax._src.samplers.rows import Rows
-from simplex_jax._src.schedules import StepSize
 
 AXIS = "documents"
 
@@ -40,17 +39,14 @@ class Spread:
     """The kernel of every device, for the documents dealt to it."""
 
     corpus: DeviceCorpus  # leaves [shards, ...]
-    means: Means
-    step_size: StepSize
-    # (corpus, means, step size) -> the kernel of the documents of a device
-    build: Callable = dataclasses.field(metadata={"static": True})
+    config: Config
     shard: Shard = dataclasses.field(metadata={"static": True})
     mesh: Mesh = dataclasses.field(metadata={"static": True})
 
     def kernel(self) -> Kernel:
         """Return the kernel of the documents of this device; inside `shard_map` only."""
         corpus = jax.tree.map(lambda leaf: leaf[0], self.corpus)
-        return self.build(corpus, self.means, self.step_size, shard=self.shard)
+        return kernel.memoised(corpus, self.config, shard=self.shard)
 
     def specs(self, state: State) -> State:
         """Return the sharding of a state: labels, topics and counts; the rest is replicated."""
@@ -60,7 +56,7 @@ class Spread:
 
     def map(self, function: Callable, in_specs: tuple, out_specs: PyTree) -> Callable:
         """Return `function(spread, ...)` run on every device with its own documents."""
-        specs: Any = {"corpus": P(AXIS), "means": P(), "step_size": P()}
+        specs: Any = {"corpus": P(AXIS), "config": P()}
         return jax.shard_map(
             function,
             mesh=self.mesh,
@@ -70,26 +66,18 @@ class Spread:
         )
 
 
-def memoised(
-    corpus: HostCorpus,
-    devices: Sequence[jax.Device],
-    means: Means,
-    step_size: StepSize,
-    setup: Setup,
-) -> Kernel:
+def memoised(corpus: HostCorpus, devices: Sequence[jax.Device], config: Config) -> Kernel:
     """Return the kernel of LDA with memoised counts, sharded over two devices or more.
 
     Its state is that of one device, except that labels are [shards, T] and stay with their
     documents, and the rows of topics and counts are sharded, with unused padding at the end
     (`samplers.rows`).
     """
-    topics = shared_topics(setup.sampler, len(devices), setup.shape[0])
+    topics = shared_topics(config.sampler, len(devices), config.shape[0])
     mesh = Mesh(np.asarray(devices), (AXIS,))
     spread = Spread(
         corpus=device.deal(corpus, mesh),
-        means=means,
-        step_size=step_size,
-        build=static(kernel.memoised, setup=setup),
+        config=config,
         shard=Shard(AXIS, len(devices), topics),
         mesh=mesh,
     )
