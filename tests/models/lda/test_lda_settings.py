@@ -30,8 +30,6 @@ def test_defaults_depend_on_the_counts():
     assert subsampled.step_size == (0.5, 10, 0.33)
     assert lda.resolve(COUNTS, 2, passes=3, batch_size=6).steps == 12
     assert lda.resolve(COUNTS, 2, step_size=0.2).step_size == 0.2
-    assert memoised.total == "refreshed"
-    assert lda.resolve(COUNTS, 2, sampler="smld").total is None
 
 
 def test_a_concentration_beside_which_no_token_is_seen_is_refused():

@@ -65,8 +65,8 @@ def test_step_sizes_may_be_a_schedule(streamed, tmp_path):
     [
         ({"beta": "learn"}, "only fit learns beta: give partial_fit one number"),
         ({"beta": "learn-asymmetric"}, "only fit learns beta"),
-        ({"beta": "learned"}, "beta must be a number or one of learn, learn-asymmetric; it is"),
-        ({"alpha": "learned"}, "alpha must be a number or one of learn, learn-asym"),
+        ({"beta": "learned"}, "beta must be a number or learn or learn-asymmetric; it is"),
+        ({"alpha": "learned"}, "alpha must be a number or learn or learn-asym"),
         ({"alpha": [0.1, 0.2, 0.3]}, "alpha must be one number or 2 of them; there are 3"),
         ({"beta": [0.1, 0.2]}, "beta must be one number or 4 of them; there are 2"),
         ({"n_components": 0}, "n_components must be an integer of at least 1"),

@@ -19,6 +19,7 @@ from simplex_jax._src.models.lda import model, seeds
 from simplex_jax._src.models.lda.options import Options, configure
 from simplex_jax._src.models.options import number
 from simplex_jax._src.models.topics import proportions
+from simplex_jax._src.models.topics.concentrations import LEARN
 from simplex_jax._src.models.topics.estimator import CountEstimator
 from simplex_jax._src.models.topics.fits import Draw, Shares
 
@@ -136,7 +137,7 @@ class LDA(CountEstimator):
                 f"'subsampled'; it is {self.counts!r}"
             )
         shape = (arguments.at_least("n_components", self.n_components, 1), counts.shape[1])
-        if isinstance(self.beta, str):
+        if isinstance(self.beta, str) and self.beta in LEARN:
             raise ValueError("only fit learns beta: give partial_fit one number, or V numbers")
         options = Options(
             shape[0],
