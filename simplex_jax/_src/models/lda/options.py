@@ -107,7 +107,7 @@ class Options(TopicOptions):
     sampler: str = option(
         "Sampler of the topics given the counts.",
         default="scir",
-        choices=model.SAMPLERS,
+        choices=tuple(model.SAMPLERS),
         offered=("scir", "sgrld", "sgrhmc"),
     )
     counts: str | None = option(
