@@ -1,0 +1,443 @@
+r"""A Gibbs sampler of topics that change from slice to slice of a corpus.
+
+Topic k has a base and a distribution over words for each slice t, and so has the prevalence of all
+topics: paths along a forest of slices, `samples.dirichlet_paths`, each with its own concentration
+(how steady it is) and pace. Document d of slice t has proportions :math:`\theta_d \sim
+\mathrm{Dirichlet}(a \rho_t)`, and a token the topic :math:`z \sim \theta_d` and the word
+:math:`\sim \phi_{kt}`. Proportions are integrated out. With :math:`n_{dk}` tokens of document d at
+topic k, an update draws in this order:
+
+1. tables :math:`L_{dk} \sim \mathrm{CRT}(a \rho_{tk}, n_{dk})` and
+   :math:`x_d \sim \mathrm{Beta}(a, n_d)`, given labels and prevalence;
+2. a given these, if it has a Gamma prior (`concentrations`);
+3. the path of the prevalence, whose counts are :math:`\sum_d L_{dk}` over the documents of a slice:
+   given the tables, it does not depend on a;
+4. the paths of the topics, whose counts are the tokens of each word in a slice; with them beta,
+   common to all words, given the tables at the bases, as in LDA;
+5. labels, by a collapsed sweep over the documents of each slice with its topics and prevalence.
+
+The first `static` updates are those of LDA with learned concentrations: all slices have the base,
+whose counts are those of all slices. They are a start, not a part of the chain.
+"""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jax import lax
+from jax.typing import ArrayLike
+
+from simplex_jax._src import arguments, draws
+from simplex_jax._src.base import Kernel, bind
+from simplex_jax._src.batches import Stream
+from simplex_jax._src.corpus import device
+from simplex_jax._src.corpus.device import DeviceCorpus, Documents
+from simplex_jax._src.draws.keys import by_native_code
+from simplex_jax._src.models.dtm.slices import HeldOut
+from simplex_jax._src.models.topics import concentrations, local, perplexity
+from simplex_jax._src.models.topics import engine as engines
+from simplex_jax._src.models.topics.concentrations import LEAST, Evidence, Prior
+from simplex_jax._src.models.topics.native import calls
+from simplex_jax._src.models.topics.perplexity import Completion
+from simplex_jax._src.samplers import dirichlet_paths as paths
+
+__all__ = ["ALPHA", "BETA", "Info", "Prior", "State", "build"]
+
+_STATIC = {"static": True}
+
+ALPHA, BETA = 0.1, 0.05
+"""Prior means of the concentrations: of topic proportions, per topic, and of bases, per word."""
+
+_GAMMA = 1.0  # concentration of the base of the prevalence, per topic
+# Where paths start after static updates; they find their own within tens of updates.
+_STEADINESS = {"topics": 200.0, "prevalence": 50.0}
+
+
+class Layout(NamedTuple):
+    """Documents by slice, side by side; those of length 0 fill up slices with fewer."""
+
+    tokens: jax.Array  # word of every token, int32 [N]
+    starts: jax.Array  # first token of each document, int32 [T, B]
+    lengths: jax.Array  # number of its tokens, int32 [T, B]
+    ids: jax.Array  # its number, which seeds its random numbers, int32 [T, B]
+
+    def slice(self, t: jax.Array) -> Documents:
+        """Return the documents of a slice."""
+        return Documents(self.tokens, self.starts[t], self.lengths[t], self.ids[t])
+
+
+class State(NamedTuple):
+    """State of K topics of V words in T slices."""
+
+    position: jax.Array  # logarithm of the topics, [K, T, V]
+    step: jax.Array  # number of updates done, int32
+    base: jax.Array  # logarithm of their bases, [K, V]
+    steadiness: jax.Array  # concentration of each topic's path, [K]
+    pace: jax.Array  # and its pace, [K]
+    prevalence: paths.State  # path of the prevalence, whose position is [T, K]
+    total: jax.Array  # a, the concentration of the proportions of a document
+    beta: jax.Array  # concentration of the bases, per word
+    labels: jax.Array  # topic of every token, [N]
+    counts: jax.Array  # tokens of each topic, slice and word, int32 [K, T, V]
+
+
+class Info(NamedTuple):
+    """Diagnostics of an update."""
+
+    tokens: jax.Array  # tokens of each topic in each slice, [T, K]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """The model and its sampler, arrays or static; see `build`."""
+
+    alpha: jax.Array  # initial values, per topic and per word
+    beta: jax.Array
+    alpha_prior: Prior | None  # of the mean concentration per topic; None if it is given
+    beta_prior: Prior | None
+    topics: dict[str, Any]  # arguments of `dirichlet_paths` for the topics, but for beta
+    prevalence: dict[str, Any]  # and for the prevalence
+    words: int = dataclasses.field(metadata=_STATIC)
+    static: int = dataclasses.field(metadata=_STATIC)  # updates at the start without change
+    chains: int | None = dataclasses.field(metadata=_STATIC)
+    engine: str = dataclasses.field(metadata=_STATIC)
+
+
+def lay_out(counts: sp.csr_array, place: np.ndarray, slices: int) -> Layout:
+    """Return documents [D, V] by their slices [D], the shortest of a slice first."""
+    lengths = np.asarray(counts.sum(axis=1), np.int64)
+    if lengths.sum() > device.MOST_TOKENS:
+        raise ValueError(f"there must be at most {device.MOST_TOKENS:,} tokens")
+    order = np.lexsort((lengths, place))
+    sizes = lengths[order]
+    ends = np.cumsum(sizes)
+    number, column = _columns(place[order], slices)
+    shape = slices, max(int(number.max(initial=0)), 1)
+    # Empty documents begin where their slice ends.
+    starts = np.repeat(np.append(0, ends)[np.cumsum(number)], shape[1]).reshape(shape)
+    starts[place[order], column] = ends - sizes
+    rest = np.zeros((2, *shape), np.int32)
+    rest[:, place[order], column] = sizes, order
+    tokens = device.on_host(counts).read(order)
+    tokens = tokens if tokens.size else np.zeros(1)  # a token of no document
+    return Layout(*(jnp.asarray(x.astype(np.int32)) for x in (tokens, starts, *rest)))
+
+
+def _columns(place: np.ndarray, slices: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the size of each slice, and the number of each item in its own, in sorted order."""
+    number = np.bincount(place, minlength=slices)
+    return number, np.arange(len(place)) - np.repeat(np.cumsum(number) - number, number)
+
+
+def build(
+    layout: Layout,
+    shape: tuple[int, int],
+    gaps: ArrayLike,
+    parents: ArrayLike,
+    *,
+    alpha: float | Prior = Prior(ALPHA),  # noqa: B008, it is immutable
+    beta: float | Prior = Prior(BETA),  # noqa: B008
+    steadiness: ArrayLike | str = "learn",
+    pace: ArrayLike | str = "learn",
+    static: int = 0,
+    chains: int | None = None,
+    engine: str | None = None,
+) -> tuple[Kernel, Stream]:
+    """Return the kernel of topics in slices, and the stream of its batches: all documents.
+
+    Args:
+        layout: The documents, from `lay_out`.
+        shape: (K, V), numbers of topics and words.
+        gaps: Time from each slice's parent, [T].
+        parents: Index of each slice's parent, below its own, [T]; -1 for none.
+        alpha: Mean concentration of the proportions of a document, per topic (a / K), positive, or
+            its Gamma prior `Prior(mean, shape)`.
+        beta: Concentration of the bases, per word, likewise.
+        steadiness: Concentration of all paths, or "learn".
+        pace: Their pace, or "learn".
+        static: Updates at the start in which nothing changes from slice to slice.
+        chains: Number of chains to run together; states have a leading axis.
+        engine: "native" or "xla", see `topics.engine`; by default "native" if available.
+
+    Returns:
+        A kernel whose `init` takes initial topics, [K, V] or [chains, K, V], from which it draws
+        the labels of all tokens. Its position is the logarithm of the topics of each slice. And a
+        stream for `update`, the layout.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, numpy as np, scipy.sparse as sp
+        >>> from simplex_jax import run
+        >>> counts = sp.csr_array([[9, 8, 0, 0], [0, 0, 9, 8], [7, 9, 0, 0], [0, 0, 8, 9]])
+        >>> layout = lay_out(counts, np.array([0, 0, 1, 1]), 2)
+        >>> kernel, stream = build(layout, (2, 4), gaps=[1.0, 1.0], parents=[-1, 0])
+        >>> state = kernel.init(jax.random.key(0), jnp.array([[4, 3, 2, 1], [1, 2, 3, 4.0]]))
+        >>> state, trace = run(jax.random.key(1), kernel, state, stream, 20)
+        >>> trace.shape, int(state.counts.sum())
+        ((20, 2, 2, 4), 67)
+    """
+    topics, words = shape
+    path = {"concentration": steadiness, "pace": pace}
+    made = {
+        name: paths.build(1.0, gaps, parents=parents, **path) for name in ("topics", "prevalence")
+    }
+    model = Model(
+        alpha=_start("alpha", alpha),
+        beta=_start("beta", beta),
+        alpha_prior=alpha if isinstance(alpha, Prior) else None,
+        beta_prior=beta if isinstance(beta, Prior) else None,
+        **{name: _arguments(kernel) for name, kernel in made.items()},
+        words=words,
+        static=arguments.at_least("static", static, 0),
+        chains=None if chains is None else arguments.at_least("chains", chains, 1),
+        engine=engines.resolve(engine, topics),
+    )
+    return Kernel(bind(_init_chains, model, layout), bind(_update_chains, model)), bind(
+        _all, layout
+    )
+
+
+def _start(name: str, value: float | Prior) -> jax.Array:
+    number = arguments.scalar(name, value.mean if isinstance(value, Prior) else value)
+    return jnp.asarray(number, number.dtype)  # a weak type would cause recompilation
+
+
+def _arguments(kernel: Kernel) -> dict[str, Any]:
+    """Return the checked arguments that `init` and `update` of paths share."""
+    return dict(kernel.init.args[0].keywords)
+
+
+def _all(layout: Layout, key: jax.Array, step: jax.Array) -> Layout:
+    del key, step
+    return layout
+
+
+def _init_chains(model: Model, layout: Layout, key: jax.Array, topics: ArrayLike) -> State:
+    start = arguments.as_float("topics", topics)
+    if model.chains is None:
+        return _init(model, layout, key, start)
+    keys = jax.random.split(key, model.chains)
+    return lax.map(lambda chain: _init(model, layout, *chain), (keys, start))
+
+
+def _init(model: Model, layout: Layout, key: jax.Array, topics: jax.Array) -> State:
+    number, slices = topics.shape[0], layout.starts.shape[0]
+    same = jnp.broadcast_to(topics[:, None], (number, slices, model.words))
+    path = paths.init(key, same, **model.topics)
+    prevalence = paths.init(key, jnp.ones((slices, number), same.dtype), **model.prevalence)
+    if model.static:
+        path, prevalence = _begin(model, "topics", path), _begin(model, "prevalence", prevalence)
+    total = jnp.asarray(number * model.alpha, same.dtype)
+    labels = local.no_labels(layout.tokens.shape[0], number)
+    none = jnp.zeros(same.shape, jnp.int32)
+    alpha = _alpha(total, prevalence)
+    labels, counts = _sweep(model, key, path.position, alpha, layout, labels, none)
+    return State(
+        path.position,
+        jnp.zeros((), jnp.int32),
+        path.base,
+        path.concentration,
+        path.pace,
+        prevalence,
+        total,
+        jnp.copy(model.beta),  # a state may be donated, and must not share arrays with the kernel
+        labels,
+        counts,
+    )
+
+
+def _begin(model: Model, name: str, path: paths.State) -> paths.State:
+    """Let a learned concentration start where paths are found, not at the median of its prior."""
+    if getattr(model, name)["concentration"] is not None:
+        return path
+    return path._replace(concentration=jnp.full_like(path.concentration, _STEADINESS[name]))
+
+
+def _alpha(total: jax.Array, prevalence: paths.State) -> jax.Array:
+    """Return the concentrations of the proportions of documents in each slice, [T, K]."""
+    return jnp.maximum(total * jnp.exp(prevalence.position), LEAST)
+
+
+def _update_chains(
+    model: Model, key: jax.Array, state: State, layout: Layout
+) -> tuple[State, Info]:
+    """Update all chains, in turn."""
+    key = by_native_code(key)
+    if model.chains is None:
+        return _update(model, key, state, layout)
+    keys = jax.random.split(key, model.chains)
+    return lax.map(lambda chain: _update(model, *chain, layout), (keys, state))
+
+
+def _update(model: Model, key: jax.Array, state: State, layout: Layout) -> tuple[State, Info]:
+    keys = jax.random.split(key, 6)
+    tables, log_x = _tables(model, keys[0], _alpha(state.total, state.prevalence), layout, state)
+    total, number = state.total, state.position.shape[0]
+    if (prior := model.alpha_prior) is not None:
+        evidence = Evidence(jnp.sum(tables)[None], log_x)
+        of_total = Prior(number * jnp.asarray(prior.mean), prior.shape)
+        total = concentrations.move(keys[1], total[None], evidence, of_total, "learn")[0]
+    path = paths.State(state.position, state.base, state.steadiness, state.pace, state.step)
+    counts = state.counts.astype(state.position.dtype)
+
+    def bases(tables: jax.Array) -> jax.Array:
+        """Return beta given the tables at the bases of all topics, [K, V]."""
+        if (prior := model.beta_prior) is None:
+            return state.beta
+        common = jnp.full(model.words, state.beta)
+        evidence = concentrations.evidence(keys[2], common, tables.T)
+        return concentrations.move(keys[3], common, evidence, prior, "learn")[0]
+
+    def moving() -> tuple[paths.State, paths.State, jax.Array]:
+        prevalence, _ = paths.update(
+            keys[4], state.prevalence, tables, beta=_GAMMA, **model.prevalence
+        )
+        topics, info = paths.update(keys[5], path, counts, beta=bases, **model.topics)
+        return topics, prevalence, bases(info.base_tables)
+
+    def static() -> tuple[paths.State, paths.State, jax.Array]:
+        beta = bases(counts.sum(axis=1))
+        prevalence = _together(keys[4], state.prevalence, tables, _GAMMA)
+        return _together(keys[5], path, counts, beta), prevalence, beta
+
+    if model.static:
+        topics, prevalence, beta = lax.cond(state.step < model.static, static, moving)
+    else:
+        topics, prevalence, beta = moving()
+    alpha = _alpha(total, prevalence)
+    labels, new = _sweep(
+        model, jax.random.fold_in(key, 1), topics.position, alpha, layout, state.labels, state.counts
+    )
+    moved = State(
+        topics.position,
+        state.step + 1,
+        topics.base,
+        topics.concentration,
+        topics.pace,
+        prevalence,
+        total,
+        beta,
+        labels,
+        new,
+    )
+    return moved, Info(engines.totals(new).T)
+
+
+def _together(key: jax.Array, path: paths.State, counts: jax.Array, beta: ArrayLike) -> paths.State:
+    """Draw the base given the counts of all slices, [..., T, V], and make all slices equal to it."""
+    base = draws.log_dirichlet(key, beta + counts.sum(axis=-2))
+    position = jnp.broadcast_to(base[..., None, :], path.position.shape)
+    return path._replace(position=position, base=base, step=path.step + 1)
+
+
+def _tables(
+    model: Model, key: jax.Array, alpha: jax.Array, layout: Layout, state: State
+) -> tuple[jax.Array, jax.Array]:
+    """Draw the tables of each topic in the documents of each slice, [T, K], and the sum of log x."""
+    key_tables, key_x = jax.random.split(key)
+    topics = alpha.shape[1]
+
+    def of_slice(inputs: tuple[jax.Array, jax.Array]) -> jax.Array:
+        t, key = inputs
+        documents = layout.slice(t)
+        if model.engine == "native":
+            return calls.tables(key, alpha[t], documents, state.labels).astype(alpha.dtype)
+        counts = local.count_labels(state.labels, documents, topics)
+        return draws.crt(key, alpha[t][:, None], counts).sum(axis=1)
+
+    number = lax.iota(jnp.int32, alpha.shape[0])
+    tables = lax.map(of_slice, (number, jax.random.split(key_tables, alpha.shape[0])))
+    log_x = concentrations.log_beta(
+        key_x, state.total, layout.lengths.ravel(), lax.iota(jnp.int32, layout.lengths.size)
+    )
+    return tables, jnp.sum(log_x)
+
+
+def _sweep(
+    model: Model,
+    key: jax.Array,
+    position: jax.Array,
+    alpha: jax.Array,
+    layout: Layout,
+    labels: jax.Array,
+    counts: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Draw the labels of each slice with its topics and prevalence, and update the counts."""
+
+    def of_slice(loop: tuple[jax.Array, jax.Array], inputs: tuple[jax.Array, jax.Array]) -> Any:
+        labels, counts = loop
+        t, key = inputs
+        swept = engines.sweeps(
+            key,
+            position[:, t],
+            alpha[t],
+            layout.slice(t),
+            labels,
+            counts[:, t],
+            times=1,
+            count="changes",
+            engine=model.engine,
+        )
+        return (swept.labels, counts.at[:, t].set(swept.words)), None
+
+    number = lax.iota(jnp.int32, alpha.shape[0])
+    keys = jax.random.split(key, alpha.shape[0])
+    return lax.scan(of_slice, (labels, counts), (number, keys))[0]
+
+
+def completion(heldout: HeldOut, slices: int) -> Completion:
+    """Return held-out documents for `log_predictive`: arrays with a leading axis of slices."""
+    place = np.asarray(heldout.place)
+    observed = lay_out(heldout.observed, place, slices)
+    column = np.empty(len(place), np.int64)
+    order = np.lexsort((np.asarray(heldout.observed.sum(axis=1), np.int64), place))
+    column[order] = _columns(place[order], slices)[1]
+    target = sp.coo_array(heldout.target)
+    rows, words = target.coords
+    by_slice = np.argsort(place[rows], kind="stable")
+    rows, words, number = rows[by_slice], words[by_slice], target.data[by_slice]
+    sizes, own = _columns(place[rows], slices)
+    table = np.zeros((3, slices, max(int(sizes.max(initial=0)), 1)), np.int32)
+    table[:, place[rows], own] = words, column[rows], number
+    ends = observed.starts[:, -1:] + observed.lengths[:, -1:]
+    return Completion(
+        DeviceCorpus(
+            observed.tokens, jnp.concatenate([observed.starts, ends], axis=1), observed.ids
+        ),
+        *map(jnp.asarray, table[:2]),
+        jnp.asarray(table[2].astype(np.float32)),
+    )
+
+
+@functools.partial(jax.jit, static_argnames="engine")
+def log_predictive(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    data: Completion,
+    *,
+    engine: str | None = None,
+) -> jax.Array:
+    """Return log p(w | d) of the target entries of each slice, [T n], as for LDA.
+
+    Topics are [K, T, V] and concentrations [T, K]. Entries that fill up slices have the count 0.
+    """
+
+    def of_slice(inputs: tuple[jax.Array, jax.Array, jax.Array, Completion]) -> jax.Array:
+        t, key, alpha, data = inputs
+        return perplexity.log_predictive(key, log_topics[:, t], alpha, data, engine=engine)
+
+    tokens, starts, order = data.observed
+    number = alpha.shape[0]
+    shared = jnp.broadcast_to(tokens, (number, *tokens.shape))
+    inputs = (
+        lax.iota(jnp.int32, number),
+        jax.random.split(key, number),
+        alpha,
+        data._replace(observed=DeviceCorpus(shared, starts, order)),
+    )
+    return lax.map(of_slice, inputs).ravel()
