@@ -130,7 +130,7 @@ def perplexity(log_p: ArrayLike, counts: ArrayLike) -> float:
 
 
 def _cross_entropy(log_p: ArrayLike, counts: ArrayLike) -> float:
-    weights = np.asarray(counts, np.float64)
+    weights = np.ravel(np.asarray(counts, np.float64))
     return float(-(np.asarray(log_p, np.float64) @ weights) / weights.sum())
 
 
@@ -143,7 +143,7 @@ class Evaluation(HeldOut):
     """The hook that records perplexities of the current topics, see `HeldOut`.
 
     `read` returns the log topics [K, V] and the concentrations [K] of a state, by default its
-    `position` and `alpha`. With several chains, along the first axis, `perplexity` averages the
+    `position` and `alpha`, and `predict` is `log_predictive` or takes its place. With several chains, along the first axis, `perplexity` averages the
     logarithm of their perplexities.
     """
 
@@ -155,6 +155,7 @@ class Evaluation(HeldOut):
         window: Window = doubling(1),  # noqa: B008, a pure function
         engine: str | None = None,
         read: Callable[[State], tuple[jax.Array, jax.Array]] = lambda s: (s.position, s.alpha),
+        predict: Callable[..., jax.Array] = log_predictive,
     ) -> None:
         def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
             key_event = jax.random.fold_in(key, event.step)
@@ -163,7 +164,7 @@ class Evaluation(HeldOut):
             parts = [first] if chains == 1 else zip(*first, strict=True)
             keys = [jax.random.fold_in(key_event, chain) for chain in range(chains)]
             log_p = [
-                log_predictive(key_chain, topics, alpha, data, engine=engine)
+                predict(key_chain, topics, alpha, data, engine=engine)
                 for key_chain, (topics, alpha) in zip(keys, parts, strict=True)
             ]
             return [np.asarray(one, np.float64) for one in log_p], {}
@@ -171,7 +172,7 @@ class Evaluation(HeldOut):
         def value(log_p: list[np.ndarray]) -> float:
             return _exp(sum(_cross_entropy(one, data.counts) for one in log_p) / len(log_p))
 
-        super().__init__("perplexity", data.words.shape[0], measure, value, chains, window)
+        super().__init__("perplexity", data.words.size, measure, value, chains, window)
 
 
 def measure_completion(

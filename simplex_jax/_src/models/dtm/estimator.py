@@ -1,0 +1,92 @@
+"""Topics in slices as a scikit-learn estimator."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from simplex_jax._src.models import dtm
+from simplex_jax._src.models import estimator as common
+from simplex_jax._src.models.dtm.options import Options
+from simplex_jax._src.models.topics.estimator import CountEstimator
+
+
+@common.parameters_of(Options)
+class DynamicTopicModel(CountEstimator):
+    """Topics that change between slices: `simplex_jax.dtm.fit` with the scikit-learn interface.
+
+    Fit it to counts [D, V], dense or sparse, as from `CountVectorizer`, and the times or groups of
+    the documents: `fit(X, times=years)`. Without them all documents are in one slice. `transform`
+    takes documents of no known slice; `dtm.Fit.transform` those of a slice.
+
+    Args:
+        {options}
+        slices: Periods of the times: "year", "decade", or a number of periods with about equally
+            many documents; None as in `dtm.fit`.
+        fractions: Treatment of counts that are not whole numbers: "error", or "draw", which rounds
+            each up or down at random and preserves its mean.
+        callbacks: Hooks, called with an `Event` after every evaluation, e.g. `hooks.Progress()`.
+        random_state: A seed, a `RandomState`, a `Generator` or None.
+
+    Attributes:
+        components_: Posterior mean of the topics over the slices, float32 [K, V]; rows sum to 1.
+        components_sd_: Their posterior standard deviation, [K, V].
+        components_by_slice_: Posterior mean of the topics of each slice, float32 [T, K, V].
+        prevalence_: Share of the tokens in each topic, [K].
+        prevalence_by_slice_: Expected proportions of a document of each slice, [T, K].
+        alpha_: Concentrations of topic proportions, [K].
+        slices_: The slices, with their names and times; after `fit`.
+        diagnostics_: R-hat and effective sample sizes by name; after `fit`.
+        metrics_: One record per evaluation; after `fit`.
+        warnings_: Sentences, each a reason to doubt the results; after `fit`.
+        seed_: The seed that was used.
+        n_features_in_: V.
+        feature_names_in_: The words, if X names its columns.
+
+    Example:
+        >>> from simplex_jax.sklearn import DynamicTopicModel
+        >>> counts = [[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 2, 9]] * 2
+        >>> topics = DynamicTopicModel(n_components=2, passes=40, static_passes=10, random_state=0)
+        >>> topics.fit(counts, times=[1914, 1944] * 4).components_by_slice_.shape
+        (2, 2, 4)
+    """
+
+    _FITTED: ClassVar = (
+        "components_",
+        "components_sd_",
+        "components_by_slice_",
+        "prevalence_",
+        "prevalence_by_slice_",
+        "alpha_",
+        "seed_",
+    )
+
+    slices: Any = None
+
+    def fit(self, X: Any, y: Any = None, *, times: Any = None, groups: Any = None) -> Self:
+        """Sample the topics of documents X [D, V], with their times [D], groups [D] or both.
+
+        Raises:
+            ValueError: A parameter is out of range, X is not valid data, or a document has no time
+                or group.
+            KeyboardInterrupt: Ctrl-C or SIGTERM ended the run early; the attributes hold the
+                results so far.
+        """
+        self.fit_transform(X, times=times, groups=groups)
+        return self
+
+    def fit_transform(
+        self, X: Any, y: Any = None, *, times: Any = None, groups: Any = None
+    ) -> np.ndarray:
+        """Sample the topics of documents X, and return their proportions [D, K]; see `fit`."""
+        self.seed_ = self._seed()
+        chosen = {"times": times, "groups": groups, "slices": self.slices}
+        fitted = self._sampled(
+            lambda data, **arguments: dtm.fit(data, **arguments, **chosen),
+            self._data(X, reset=True),
+        )
+        self.components_, self.components_sd_ = fitted.topics, fitted.topics_sd
+        self.components_by_slice_ = fitted.topics_by_slice
+        self.prevalence_, self.alpha_ = fitted.prevalence, fitted.alpha
+        self.prevalence_by_slice_, self.slices_ = fitted.prevalence_by_slice, fitted.slices
+        common.end(fitted.interrupted)
+        return fitted.proportions

@@ -1,0 +1,581 @@
+"""Fits of topics in slices: preparation and summary of a run, and inference for other documents."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import logsumexp
+
+from simplex_jax._src import arguments
+from simplex_jax._src.corpus import Corpus, split_tokens, to_vocabulary
+from simplex_jax._src.draws.keys import by_native_code, split
+from simplex_jax._src.evaluate import alignment, diagnostics, matching
+from simplex_jax._src.evaluate.coherence import coherence, top_words
+from simplex_jax._src.evaluate.fits import Topics
+from simplex_jax._src.evaluate.intervals import beta_interval
+from simplex_jax._src.models import goal, pipeline
+from simplex_jax._src.models.dtm import model
+from simplex_jax._src.models.dtm.options import Options, start_of
+from simplex_jax._src.models.dtm.slices import HeldOut, Sliced, Slices
+from simplex_jax._src.models.heldout import measured
+from simplex_jax._src.models.records import Plan
+from simplex_jax._src.models.topics import listing, perplexity, proportions
+from simplex_jax._src.models.topics.data import Size, as_data, in_memory, predictable, size_of
+from simplex_jax._src.report.examples import representative
+from simplex_jax._src.runtime import gathering, session
+from simplex_jax._src.runtime.gathering import Gathered, Kept, Posterior
+from simplex_jax._src.runtime.hooks import Event
+from simplex_jax._src.runtime.moments import Moments
+from simplex_jax._src.runtime.sample_files import Folder
+from simplex_jax._src.runtime.session import Progress, Records, Run
+from simplex_jax._src.runtime.windows import Window, doubling
+
+_SMALLEST_SHARD = 64  # documents of a slice are filled up to powers of 2 from here on
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Fit(pipeline.Fit):
+    """Fitted topics that change from slice to slice; several chains are summarised together.
+
+    Topics are numbered as in the first chain; those of the other chains are matched to them by
+    their means over the slices. Intervals hold 95% of the posterior; they are NaN where too few
+    effective samples were drawn for one. `pipeline.Fit` documents the attributes that all fits
+    have.
+
+    Attributes:
+        slices: The T slices: their `names`, `times`, `groups` and numbers of `documents`.
+        place: Slice of each document, int64 [D].
+        topics_by_slice: Posterior mean of the topics of each slice, float32 [T, K, V].
+        topics_by_slice_sd: Their standard deviation, float32 [T, K, V].
+        prevalence_by_slice: Posterior mean of the expected proportions of a document of each slice,
+            float64 [T, K]; rows sum to 1.
+        prevalence_by_slice_interval: Ends of their intervals, float64 [2, T, K].
+        alpha_by_slice: Concentrations of the proportions of documents of each slice, [T, K].
+        effective: Effective samples of the prevalence of each slice and topic, float64 [T, K].
+        steadiness: How steady the words of each topic are: posterior median of the concentration c
+            of its path, in which a word of probability p has the standard deviation
+            sqrt(p (1 - p) / (c + 1)) around its base, float64 [K].
+        steadiness_interval: Ends of its interval, float64 [2, K].
+        pace: How fast each topic forgets: posterior median of r, per unit of the times; after a
+            time 1 / r, a deviation from the base has shrunk to 37%, float64 [K]. Without times, it
+            means nothing.
+        pace_interval: Ends of its interval, float64 [2, K].
+        prevalence_steadiness: The same of the prevalence: median, lower and upper end, [3].
+        prevalence_pace: The same of its pace, [3].
+        topics: Posterior mean of the topics over the slices, weighted by their tokens, [K, V].
+        topics_sd: Standard deviation of these means, float32 [K, V].
+        topics_range: Smallest and largest such mean over the matched chains, float32 [2, K, V]; of
+            one chain none, [2, K, 0].
+        prevalence: Posterior mean share of the training tokens in each topic, float64 [K].
+        prevalence_sd: Its standard deviation.
+        prevalence_range: Its smallest and largest mean over the matched chains, float64 [2, K].
+        alpha: Concentrations of the proportions of a document of no known slice: the mean of those
+            of the slices, weighted by tokens, float64 [K].
+        alpha_sd: Their standard deviation.
+        beta: Concentration of the bases of the topics, per word, float64.
+        beta_sd: Its standard deviation.
+        stability: Mean similarity of each topic to its matches in the other chains, float64 [K];
+            NaN for one chain.
+        vocabulary: The V words.
+        names: Names of all documents, D.
+        proportions: Topic proportions of the documents given the mean topics of their slices,
+            float32 [D, K].
+        proportions_error: Monte-Carlo standard error of the most uncertain proportion of each
+            document, float32 [D].
+        coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
+        examples: Representative documents of each topic.
+        order: Topic of each chain matched to each topic, int [chains, K].
+        shared: Whether the matched topic is the same topic, bool [chains, K].
+        num_empty_documents: Number of documents without a word of the vocabulary.
+    """
+
+    settings: Options
+    slices: Slices
+    place: np.ndarray
+    topics_by_slice: np.ndarray
+    topics_by_slice_sd: np.ndarray
+    prevalence_by_slice: np.ndarray
+    prevalence_by_slice_interval: np.ndarray
+    alpha_by_slice: np.ndarray
+    effective: np.ndarray
+    steadiness: np.ndarray
+    steadiness_interval: np.ndarray
+    pace: np.ndarray
+    pace_interval: np.ndarray
+    prevalence_steadiness: np.ndarray
+    prevalence_pace: np.ndarray
+    topics: np.ndarray
+    topics_sd: np.ndarray
+    topics_range: np.ndarray
+    prevalence: np.ndarray
+    prevalence_sd: np.ndarray
+    prevalence_range: np.ndarray
+    alpha: np.ndarray
+    alpha_sd: np.ndarray
+    beta: np.ndarray
+    beta_sd: np.ndarray
+    stability: np.ndarray
+    vocabulary: tuple[str, ...]
+    names: tuple[str, ...]
+    proportions: np.ndarray
+    proportions_error: np.ndarray
+    coherence: np.ndarray
+    examples: list[list[dict[str, Any]]]
+    order: np.ndarray
+    shared: np.ndarray
+    num_empty_documents: int = 0
+
+    @property
+    def complete(self) -> tuple[np.ndarray, np.ndarray]:
+        """The mean topics over the slices and the concentrations of their proportions."""
+        return self.topics, self.alpha
+
+    @property
+    def mixed(self) -> np.ndarray:
+        """Which topics of which slices have intervals, bool [T, K]."""
+        rough = diagnostics.rough(self.diagnostics, self.shared)
+        return ~rough & (self.effective >= diagnostics.ENOUGH)
+
+    def to_record(self) -> Topics:
+        """Return the mean topics over the slices in the form that `simplex_jax.evaluate` uses."""
+        return Topics(
+            self.topics, self.metrics, {}, self.order, self.vocabulary, self.interrupted
+        )
+
+    def lines(self) -> list[str]:
+        """Return a line for each topic, the most prevalent first."""
+        return listing.listed(self.prevalence, listing.leading(self.topics, self.vocabulary))
+
+    def leading(self, topic: int, most: int = 10) -> np.ndarray:
+        """Return the leading words of a topic in each slice, int [T, most], the first first."""
+        return top_words(self.topics_by_slice[:, topic], most)
+
+    def interval(self, topic: int, words: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return the ends of the intervals of words in a topic by slice, [2, T, n], or NaN."""
+        mean, sd = (
+            array[:, topic, words] for array in (self.topics_by_slice, self.topics_by_slice_sd)
+        )
+        ends = np.stack(beta_interval(np.clip(mean, 0, 1), sd))
+        return np.where(self.mixed[:, topic, None], ends, np.nan)
+
+    def transform(
+        self, data: Any, *, times: Any = None, groups: Any = None, seed: int = 0
+    ) -> np.ndarray:
+        """Return the topic proportions of other documents, float32 [n, K].
+
+        Args:
+            data: Documents, as for `pipeline.Fit.transform`.
+            times: The time of each document, if slices have times. A document belongs to the slice
+                of its time, or to that whose time is the nearest.
+            groups: The group of each document, if slices have groups. Without times and groups, the
+                topics are the means over the slices: each token counts as one of the whole corpus.
+            seed: Seed of the random numbers, from 0 to 2^32 - 1.
+
+        Raises:
+            ValueError: As for `pipeline.Fit.transform`, or a time or group is missing or unknown.
+        """
+        if times is None and groups is None:
+            return super().transform(data, seed=seed)
+        corpus, place = placed(self, data, times, groups)
+        return in_slices(self, corpus.counts, place, seed=arguments.seed(seed))[0]
+
+    def score(
+        self, data: Any, *, times: Any = None, groups: Any = None, seed: int = 0
+    ) -> float:
+        """Return the mean log predictive probability of a word in one half of each document.
+
+        Proportions are inferred from the other half, with the mean topics of the document's slice.
+        For arguments and errors see `transform`; without times and groups, topics are the means
+        over the slices.
+        """
+        corpus, place = placed(self, data, times, groups)
+        return -np.log(held_out_perplexity(self, corpus.counts, place, seed=arguments.seed(seed)))
+
+    def plot(
+        self, topic: int, words: Sequence[str] | int = 5, *, group: str | None = None, axes: Any = None
+    ) -> Any:
+        """Plot the probabilities of words in a topic by slice, with the bands of their intervals.
+
+        Args:
+            topic: Index of the topic.
+            words: The words, or a number of words: those that change most among its leading ones.
+            group: The group whose course is drawn, if there are times and several groups; by
+                default the first.
+            axes: The Matplotlib axes to draw in; by default those of a new figure.
+
+        Returns:
+            The axes.
+
+        Raises:
+            ValueError: There is no such topic, word or group.
+        """
+        from simplex_jax._src.models.dtm.report import plot
+
+        return plot(self, topic, words, group, axes)
+
+
+def window_of(settings: Options) -> Window:
+    """Return the window of a run, which begins after its static passes."""
+    assert settings.sample_every is not None  # settled
+    return doubling(max(settings.sample_every, settings.static_passes))
+
+
+def prepare(plan: Plan, folder: Folder | None) -> Run:
+    """Return the run of a plan, ready for training."""
+    settings: Options = plan.settings
+    train: Sliced = plan.train
+    slices, size = train.slices, size_of(train.corpus)
+    shape, number = (settings.num_topics, size.words), len(slices.names)
+    key_init, key_run, key_evaluate = split(jax.random.key(settings.seed), 3)
+    layout = model.lay_out(train.corpus.counts, train.place, number)
+    kernel, stream = model.build(
+        layout,
+        shape,
+        slices.gaps,
+        slices.parents,
+        alpha=start_of(settings, "alpha"),
+        beta=start_of(settings, "beta"),
+        static=settings.static_passes,
+        chains=settings.chains if settings.chains > 1 else None,
+        engine=settings.engine,
+    )
+    window = window_of(settings)
+    measures: dict[str, Any] = {}
+    if plan.heldout is not None:
+        measures["evaluation"] = perplexity.Evaluation(
+            model.completion(plan.heldout, number),
+            key_evaluate,
+            settings.chains,
+            window,
+            settings.engine,
+            lambda state: (
+                state.position,
+                _alpha(state.total, state.prevalence.position),
+            ),
+            model.log_predictive,
+        )
+    weights = np.bincount(
+        train.place, np.asarray(train.corpus.counts.sum(axis=1), float), minlength=number
+    )
+    measures["posterior"] = _gather(settings, window, weights / weights.sum(), shape, plan)
+    measures["kept"] = Kept(
+        functools.partial(_kept, settings.chains), settings.keep_samples, window, folder
+    )
+    measures["records"] = _records(size)
+    key_topics, key_state = split(key_init)
+    lead = (settings.chains,) if settings.chains > 1 else ()
+    return Run(
+        key=key_run,
+        kernel=kernel,
+        state=session.start(
+            kernel.init,
+            key_state,
+            _random_topics(key_topics, (*lead, *shape)),
+            remedy="give fewer topics (--topics), slices (--slices) or chains (--chains)",
+        ),
+        feed=lambda first_step: stream,
+        measures=measures,
+    )
+
+
+@functools.partial(jax.jit, static_argnames="shape")
+def _random_topics(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return jax.random.exponential(by_native_code(key), shape) + 1e-6
+
+
+@jax.jit
+def _alpha(total: jax.Array, prevalence: jax.Array) -> jax.Array:
+    return total[..., None, None] * jnp.exp(prevalence)
+
+
+@jax.jit
+def _read(state: model.State, tokens: jax.Array, weights: jax.Array) -> dict[str, jax.Array]:
+    """Return the quantities of a sample of one chain or several, topics before slices."""
+    topics = jnp.exp(state.position)
+    prevalence = jnp.exp(state.prevalence.position)
+    alpha = jnp.moveaxis(state.total[..., None, None] * prevalence, -2, -1)
+    return {
+        "topics_by_slice": topics,
+        "topics": jnp.einsum("...tv,t->...v", topics, weights),
+        "alpha_by_slice": alpha,
+        "alpha_of_topics": alpha @ weights,
+        "prevalence": tokens.sum(axis=-2) / tokens.sum(axis=(-2, -1))[..., None],
+        "prevalence_by_slice": prevalence,
+        "steadiness": state.steadiness,
+        "pace": state.pace,
+        "prevalence_steadiness": state.prevalence.concentration,
+        "prevalence_pace": state.prevalence.pace,
+        "alpha": state.total,
+        "beta": state.beta,
+    }
+
+
+_MOMENTS = ("topics_by_slice", "topics", "alpha_by_slice", "alpha_of_topics")
+
+
+def _gather(
+    settings: Options, window: Window, weights: np.ndarray, shape: tuple[int, int], plan: Plan
+) -> Posterior:
+    """Return the hook that gathers moments and traces, with perplexities of held-out documents."""
+    chains, (topics, words), slices = settings.chains, shape, len(weights)
+    weight = jnp.asarray(weights, jnp.float32)
+    sizes = {
+        "topics_by_slice": (chains, topics, slices, words),
+        "topics": (chains, topics, words),
+        "alpha_by_slice": (chains, topics, slices),
+        "alpha_of_topics": (chains, topics),
+    }
+    traces = {
+        "prevalence": (chains, topics),
+        "prevalence_by_slice": (chains, slices, topics),
+        "steadiness": (chains, topics),
+        "pace": (chains, topics),
+        **dict.fromkeys(("prevalence_steadiness", "prevalence_pace", "alpha", "beta"), (chains,)),
+    }
+    heldout = plan.heldout is not None
+    if heldout:
+        traces["log_predictive"] = (chains,)
+
+    def sample(event: Event) -> gathering.Sample:
+        read = _read(event.state, event.info.tokens, weight)
+        if chains == 1:
+            read = {name: value[None] for name, value in read.items()}
+        traced = {name: value for name, value in read.items() if name in traces}
+        return gathering.Sample({name: read[name] for name in _MOMENTS}, {}, traced)
+
+    def evaluated(event: Event) -> dict[str, np.ndarray]:
+        return {"log_predictive": -np.log(measured(event, "perplexity", chains))} if heldout else {}
+
+    def make() -> Gathered:
+        return Gathered({name: Moments(size) for name, size in sizes.items()}, traces)
+
+    return Posterior(sample, make, window, evaluated)
+
+
+def _kept(chains: int, event: Event) -> dict[str, np.ndarray]:
+    """Return a sample to keep: topics [C, K, T, V] and prevalence [C, T, K] with c and r."""
+    state: model.State = event.state
+    arrays = {
+        "topics": np.exp(state.position),
+        "base": np.exp(state.base),
+        "steadiness": state.steadiness,
+        "pace": state.pace,
+        "prevalence": np.exp(state.prevalence.position),
+        "alpha": state.total,
+        "beta": state.beta,
+    }
+    return {n: np.asarray(x)[None if chains == 1 else ...] for n, x in arrays.items()}
+
+
+def _records(size: Size) -> Records:
+    """Return the hook that records evaluations and tokens per second."""
+
+    def measure(event: Event, passes: float) -> Mapping[str, float]:
+        return {"tokens_per_second": round(passes * size.tokens / max(event.seconds, 1e-9))}
+
+    return Records(size.documents, size.documents, measure)
+
+
+def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
+    """Combine the chains and infer the topic proportions of the documents."""
+    settings: Options = plan.settings
+    gathered: Gathered = run.measures["posterior"].result(trained.event)
+    moments, traces = gathered.moments, gathered.traces()
+    means = moments["topics"].mean
+    order, stability, shared = matching.align(list(means))
+    topics, topics_sd = moments["topics"].pooled(order, shared)
+    by_slice, by_slice_sd = (
+        np.ascontiguousarray(np.swapaxes(array, 0, 1))
+        for array in moments["topics_by_slice"].pooled(order, shared)
+    )
+    alpha_by_slice, alpha_sd = moments["alpha_by_slice"].pooled(order, shared)[0].T, None
+    alpha, alpha_sd = moments["alpha_of_topics"].pooled(order, shared)
+    share = _matched(traces["prevalence"], order, shared)
+    path = _matched(traces["prevalence_by_slice"], order, shared)
+    effective = goal.effective(path)
+    if settings.num_topics == 1:  # whose share is 1
+        effective = np.full_like(effective, np.inf)
+    named: dict[str, np.ndarray] = {}
+    own: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for name in ("steadiness", "pace"):
+        matched = _matched(traces.pop(name), order, shared)
+        each = {f"{name} {k}": matched[:, shared[:, k], k].T for k in range(matched.shape[2])}
+        named |= each
+        known = np.array([_known(trace) for trace in each.values()]) & shared.all(axis=0)
+        own[name] = np.nanmedian(matched, axis=(0, 1)), _interval(matched, known)
+    scalars = {name: traces[name] for name in ("prevalence_steadiness", "prevalence_pace")}
+    ends = {
+        name: np.append(np.median(trace), _interval(trace[..., None], _known(trace.T)))
+        for name, trace in scalars.items()
+    }
+    del traces["prevalence_by_slice"]
+    diagnosed = alignment.diagnose(traces, order, shared) | diagnostics.summary(
+        {name: trace for name, trace in named.items() if np.unique(trace).size > 1}
+    )
+    mixed = ~diagnostics.rough(diagnosed, shared) & (effective >= diagnostics.ENOUGH)
+    documents: Corpus = plan.data.corpus
+    result = Fit(
+        num_samples=gathered.samples * settings.chains,
+        diagnostics=diagnosed,
+        metrics=run.measures["records"].records,
+        settings=settings,
+        interrupted=trained.interrupted,
+        state=trained.state,
+        slices=plan.data.slices,
+        place=plan.data.place,
+        topics_by_slice=by_slice,
+        topics_by_slice_sd=by_slice_sd,
+        prevalence_by_slice=np.nanmean(path, axis=(0, 1)),
+        prevalence_by_slice_interval=_interval(path, mixed),
+        alpha_by_slice=alpha_by_slice.astype(np.float64),
+        effective=effective,
+        steadiness=own["steadiness"][0],
+        steadiness_interval=own["steadiness"][1],
+        pace=own["pace"][0],
+        pace_interval=own["pace"][1],
+        prevalence_steadiness=ends["prevalence_steadiness"],
+        prevalence_pace=ends["prevalence_pace"],
+        topics=topics,
+        topics_sd=topics_sd,
+        topics_range=alignment.range_of_topics(means, order),
+        prevalence=np.nanmean(share, axis=(0, 1)),
+        prevalence_sd=_deviation(share),
+        prevalence_range=alignment.range_over(traces["prevalence"].mean(axis=0), order),
+        alpha=alpha.astype(np.float64),
+        alpha_sd=alpha_sd.astype(np.float64),
+        beta=np.asarray(traces["beta"].mean()),
+        beta_sd=np.asarray(_deviation(traces["beta"])),
+        stability=stability,
+        vocabulary=documents.vocabulary,
+        names=documents.names,
+        proportions=np.zeros((0, settings.num_topics), np.float32),
+        proportions_error=np.zeros(0, np.float32),
+        coherence=coherence(topics, documents.counts),
+        examples=[],
+        order=order,
+        shared=shared,
+        samples=run.measures["kept"].samples(),
+        num_empty_documents=int((np.diff(documents.counts.indptr) == 0).sum()),
+    )
+    shares, errors = in_slices(
+        result, documents.counts, plan.data.place, seed=settings.seed, progress=run.progress
+    )
+    examples = representative(
+        documents.counts,
+        documents.names,
+        documents.vocabulary,
+        shares,
+        topics,
+        documents.excerpts,
+    )
+    return dataclasses.replace(
+        result, proportions=shares, proportions_error=errors, examples=examples
+    )
+
+
+def _matched(trace: np.ndarray, order: np.ndarray, shared: np.ndarray) -> np.ndarray:
+    """Return a trace [S, C, ..., K] with matched topics, NaN where a chain lacks one."""
+    lead = (None, slice(None), *[None] * (trace.ndim - 3))
+    return np.where(shared[lead], np.take_along_axis(trace, order[lead], axis=-1), np.nan)
+
+
+def _known(trace: np.ndarray) -> bool:
+    """Return whether a trace [chains, S] has effective samples enough for an interval."""
+    return diagnostics.effective_size(trace) >= diagnostics.ENOUGH
+
+
+def _interval(trace: np.ndarray, known: Any) -> np.ndarray:
+    """Return the central 95% over samples and chains of [S, C, ...], [2, ...]; NaN if unknown."""
+    ends = np.nanquantile(trace, [0.025, 0.975], axis=(0, 1))
+    return np.where(known, ends, np.nan)
+
+
+def _deviation(trace: np.ndarray) -> np.ndarray:
+    """Return the deviation over samples and chains [S, C, ...]; NaN for a single draw."""
+    with np.errstate(invalid="ignore"):
+        number = np.sum(~np.isnan(trace), axis=(0, 1))
+        return np.where(number > 1, np.nanstd(trace, axis=(0, 1)), np.nan)
+
+
+def placed(fitted: Fit, data: Any, times: Any, groups: Any) -> tuple[Corpus, np.ndarray]:
+    """Return other documents over the vocabulary of a fit, and their slices; -1 for none."""
+    documents = in_memory(as_data(data, fitted.vocabulary))
+    mapped = to_vocabulary(documents, fitted.vocabulary).corpus
+    if times is None and groups is None:
+        return mapped, np.full(len(mapped.names), -1)
+    return mapped, fitted.slices.find(mapped.names, times, groups)
+
+
+def in_slices(
+    fitted: Fit,
+    counts: sp.csr_array,
+    place: np.ndarray,
+    *,
+    seed: int,
+    progress: Progress = lambda task, done, total: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the topic proportions of documents [D, V] of some slices, and their errors.
+
+    See `topics.proportions.shards`; documents of the slice -1 are of none.
+    """
+    settings = fitted.settings
+    shares = np.empty((counts.shape[0], settings.num_topics), np.float32)
+    errors = np.empty(counts.shape[0], np.float32)
+    done = 0
+    for t in np.unique(place):
+        rows = np.flatnonzero(place == t)
+        part = counts[rows]
+        # Empty documents fill up slices, so that few sizes are compiled.
+        room = max(_SMALLEST_SHARD, 1 << (len(rows) - 1).bit_length())
+        ends = np.pad(part.indptr, (0, room - len(rows)), mode="edge")
+        filled = sp.csr_array((part.data, part.indices, ends), shape=(room, counts.shape[1]))
+        topics, alpha = topics_of(fitted, t)
+        parts = proportions.shards(
+            topics,
+            alpha,
+            filled,
+            seed=seed,
+            share_error=settings.share_error,
+            engine=settings.engine,
+        )
+        means, error = proportions.joined(parts, (room, settings.num_topics))
+        shares[rows], errors[rows] = means[: len(rows)], error[: len(rows)]
+        done += len(rows)
+        progress("shares of documents", done, len(place))
+    return shares, errors
+
+
+def topics_of(fitted: Fit, t: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean topics and concentrations of a slice, of all slices together for -1."""
+    if t < 0:
+        return fitted.complete
+    topics = fitted.topics_by_slice[t]
+    # Means over chains that differ by topic are not exactly normalised.
+    return topics / topics.sum(axis=1, keepdims=True), fitted.alpha_by_slice[t]
+
+
+def held_out_perplexity(
+    fitted: Fit, counts: sp.csr_array, place: np.ndarray, *, seed: int
+) -> float:
+    """Return the perplexity of one half of documents [D, V] given the other; see `measures`."""
+    halves = split_tokens(counts, seed)
+    if not predictable(*halves):
+        raise ValueError("no document has two known words, of which one could be predicted")
+    own, at = np.unique(place, return_inverse=True)
+    means = [topics_of(fitted, t) for t in own]
+    table = jnp.asarray(np.stack([topics for topics, _ in means], axis=1))
+    alpha = jnp.asarray(np.stack([alpha for _, alpha in means]), jnp.float32)
+    data = model.completion(HeldOut(*halves, at), len(own))
+    log_topics = jnp.log(jnp.maximum(table, jnp.finfo(jnp.float32).tiny))
+    log_p = [
+        np.asarray(model.log_predictive(key, log_topics, alpha, data), np.float64)
+        for key in jax.random.split(jax.random.key(seed), proportions.CHAINS)
+    ]
+    return perplexity.perplexity(
+        logsumexp(log_p, axis=0) - np.log(len(log_p)), np.ravel(data.counts)
+    )

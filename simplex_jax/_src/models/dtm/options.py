@@ -1,0 +1,194 @@
+"""The options of topics in slices, and their defaults."""
+
+import dataclasses
+from typing import Any
+
+from simplex_jax._src.models.dtm import model
+from simplex_jax._src.models.dtm.slices import WIDTHS, Sliced
+from simplex_jax._src.models.options import (
+    MOST_CONCENTRATION,
+    again,
+    check_priors,
+    concentration,
+    gamma_prior,
+    number,
+    option,
+    options,
+)
+from simplex_jax._src.models.pipeline import Session
+from simplex_jax._src.models.topics.concentrations import LEAST, Prior
+from simplex_jax._src.models.topics.data import check_heldout, size_of
+from simplex_jax._src.models.topics.engine import resolve
+from simplex_jax._src.models.topics.options import TopicOptions, check_words
+from simplex_jax._src.models.topics.perplexity import SWEEPS
+from simplex_jax._src.runtime import session
+
+_PASSES, _SAMPLED, _EVALUATED = 400.0, 2, 10
+_MEANS = {"alpha": model.ALPHA, "beta": model.BETA}
+
+
+@options
+class Options(TopicOptions):
+    """Options of topics in slices."""
+
+    num_topics: int = option(
+        "Number of topics.",
+        default=30,
+        kw_only=False,
+        least=1,
+        flag="--topics",
+        parameter="n_components",
+    )
+    batch_size: int | None = again(
+        "batch_size",
+        default=None,
+        help="Documents in an update, always all of them.",
+        unset="all",
+        command=False,
+        parameter=None,
+    )
+    engine: str | None = again(
+        "engine",
+        default=None,
+        of=TopicOptions,
+        help="Engine of the sweeps over tokens: native is C++ on CPUs, xla runs everywhere.",
+    )
+    chains: int = again("chains", default=2)
+    passes: float | None = again(
+        "passes", default=None, unset="400, unless steps or seconds are given"
+    )
+    static_passes: int = option(
+        "First passes, in which topics are the same in all slices, as in LDA: a start for the "
+        "others, of which no sample is taken.",
+        default=50,
+        least=0,
+    )
+    eval_every: int | None = again(
+        "eval_every",
+        default=None,
+        unset="10; more if evaluations would take over a 20th of the time",
+    )
+    sample_every: int | None = again("sample_every", default=None, unset="2")
+    keep_samples: int = again(
+        "keep_samples",
+        default=0,
+        help="Posterior samples of all topics in all slices to keep, evenly spaced over the last "
+        "half of the run; each is as large as the topics times the slices. Means and intervals "
+        "need none.",
+    )
+    alpha: Any = concentration(
+        "Concentration of topic proportions, mean over the topics. learn: sample it.",
+        default="learn",
+    )
+    alpha_prior: tuple[float, float] | None = gamma_prior("alpha", unset="1,10")
+    beta: Any = concentration(
+        "Concentration of the bases of the topics, per word. learn: sample it.", default="learn"
+    )
+    beta_prior: tuple[float, float] | None = gamma_prior("beta", unset="1,20")
+
+    def __post_init__(self) -> None:
+        check_priors(self, *_MEANS)
+
+
+def _slices(name: str, value: Any) -> str | int | None:
+    """Check `slices`: the name of a width, or a number."""
+    if value is None or value in WIDTHS:
+        return value
+    try:
+        chosen = number(name, value, least=1)
+    except ValueError:
+        chosen = 0.5
+    if chosen != int(chosen):
+        raise ValueError(
+            f"{name} must be {', '.join(WIDTHS)} or a whole number of slices; it is {value!r}"
+        )
+    return int(chosen)
+
+
+@options
+class Arguments(Options, Session):
+    """Arguments of `dtm.fit`."""
+
+    times: Any = option(
+        "The time of each document: years or other numbers, or dates; a list, an array or a column "
+        "of a data frame.",
+        default=None,
+        unset="no times",
+    )
+    groups: Any = option(
+        "The group of each document, such as a party or a source; with times, each group has its "
+        "own course in time.",
+        default=None,
+        unset="no groups",
+    )
+    slices: Any = option(
+        "The periods of the times: year, decade, or a number of periods with about equally many "
+        "documents.",
+        default=None,
+        check=_slices,
+        unset="year or decade, if that makes 2 to 30, else 20",
+    )
+    predict: Any = option(
+        "Further times, after the last period or between two, at which to predict topics and "
+        "prevalence.",
+        default=(),
+    )
+
+
+def settle(data: Sliced, heldout: Any, options: Options) -> Options:
+    """Return options with all defaults filled in; only the sizes of the data matter.
+
+    Options that conflict with each other or with the data raise a ValueError that names them.
+    """
+    size = size_of(data.corpus)
+    check_words(size)
+    if heldout is not None:
+        check_heldout(tuple(heldout[:2]), size.words)
+    if options.batch_size not in (None, size.documents):
+        raise ValueError(
+            f"batch_size must be {size.documents}, all documents: topics in slices are not "
+            f"learned from batches; it is {options.batch_size}"
+        )
+    evaluation = SWEEPS * float(heldout[0].sum()) / size.tokens if heldout is not None else 0.0
+    length = session.length(
+        1,
+        options,
+        default_passes=_PASSES,
+        eval_every=max(_EVALUATED, session.interval(1, evaluation)),
+        sample_every=_SAMPLED,
+    )
+    if length.steps is not None and length.steps <= options.static_passes:
+        raise ValueError(
+            f"passes must exceed static_passes, {options.static_passes}, in which topics do not "
+            f"change yet; they are {length.steps}"
+        )
+    priors: dict[str, Any] = {f"{name}_prior": prior_of(options, name) for name in _MEANS}
+    return dataclasses.replace(
+        options,
+        **priors,
+        engine=resolve(options.engine, options.num_topics),
+        batch_size=size.documents,
+        passes=None,
+        **length._asdict(),
+    )
+
+
+def prior_of(options: Options, name: str) -> tuple[float, float] | None:
+    """Return shape and rate of the prior of a concentration, None if it is given."""
+    if getattr(options, name) != "learn":
+        return None
+    shape, rate = getattr(options, f"{name}_prior") or (1.0, 1 / _MEANS[name])
+    if not LEAST <= shape / rate <= MOST_CONCENTRATION:
+        raise ValueError(
+            f"the mean of {name}_prior, shape / rate, must be from {LEAST:g} to "
+            f"{MOST_CONCENTRATION:,.0f}; it is {shape / rate:g}"
+        )
+    return shape, rate
+
+
+def start_of(settings: Options, name: str) -> float | Prior:
+    """Return a concentration, "alpha" or "beta", or its prior, from settled options."""
+    if (prior := prior_of(settings, name)) is None:
+        return getattr(settings, name)
+    shape, rate = prior
+    return Prior(shape / rate, shape)

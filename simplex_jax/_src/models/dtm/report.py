@@ -1,0 +1,467 @@
+"""What people see of topics in slices: warnings, plots, tables and the report of a run."""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simplex_jax._src.evaluate import diagnostics, plots
+from simplex_jax._src.models.dtm.fitting import Fit
+from simplex_jax._src.models.dtm.slices import Slices
+from simplex_jax._src.models.records import Array, Files, Saved
+from simplex_jax._src.models.topics import tables
+from simplex_jax._src.models.topics.cards import common_rows
+from simplex_jax._src.models.topics.checks import perplexity_warnings, share_warnings
+from simplex_jax._src.report import display, page
+from simplex_jax._src.runtime import output, saved
+from simplex_jax._src.runtime.saved import RunError
+
+_LEADING = 10  # words of a topic and slice in the table
+_SHOWN, _CURVES = 8, 6  # words of a slice in the report, and curves of a topic
+
+
+def warn(fitted: Fit) -> list[str]:
+    """Return the reasons to doubt a fit, one sentence each."""
+    sentences = perplexity_warnings(fitted.metrics, exact=True)
+    if len(fitted.slices.names) == 1:
+        sentences.append(
+            "All documents are in one slice, so nothing can change: simplex-jax lda is the model "
+            "for them."
+        )
+    done = fitted.done.get("passes", fitted.done.get("steps", math.inf))
+    if done <= fitted.settings.static_passes:
+        sentences.append(
+            f"The run ended after {done:g} passes, in which topics do not change yet "
+            f"(static_passes is {fitted.settings.static_passes}): run it longer."
+        )
+    if many := np.flatnonzero(fitted.slices.documents == 1).size:
+        sentences.append(
+            f"{display.counted(many, 'slice')} of {len(fitted.slices.names)} have one document "
+            "only: fewer slices tell more of each."
+        )
+    sentences += diagnostics.chain_warnings(
+        fitted.num_samples, fitted.diagnostics, fitted.shared
+    )
+    return sentences + share_warnings(fitted)
+
+
+def courses(slices: Slices) -> list[tuple[str, np.ndarray]]:
+    """Return the slices of each group in time, with its name; without times all slices at once."""
+    if not slices.timed or not slices.groups:
+        return [("", np.arange(len(slices.names)))]
+    return [(name, np.flatnonzero(slices.group == g)) for g, name in enumerate(slices.groups)]
+
+
+def changing(fitted: Fit, topic: int, some: np.ndarray, most: int) -> np.ndarray:
+    """Return the words of a topic that change most over some slices, int [n]."""
+    rows = fitted.topics_by_slice[some, topic]
+    among = np.unique(fitted.leading(topic, 2 * most)[some])
+    spread = np.ptp(np.sqrt(rows[:, among]), axis=0)
+    return among[np.argsort(-spread, kind="stable")[:most]]
+
+
+def separating(
+    fitted: Fit, topic: int, first: np.ndarray, second: np.ndarray, most: int
+) -> np.ndarray:
+    """Return the words that are most typical of a topic [V] against another, int [n]."""
+    del topic, fitted
+    p, q = (np.maximum(x.astype(float), 1e-30) for x in (first, second))
+    return np.argsort(-p * np.log(p / q), kind="stable")[:most]
+
+
+def plot(
+    fitted: Fit, topic: int, words: Sequence[str] | int, group: str | None, axes: Any
+) -> Any:
+    """Plot words of a topic by slice; see `Fit.plot`."""
+    number = fitted.settings.num_topics
+    if not 0 <= topic < number:
+        raise ValueError(f"topic must be from 0 to {number - 1}; it is {topic}")
+    slices = fitted.slices
+    known = dict(courses(slices))
+    if group is not None and group not in known:
+        raise ValueError(
+            f"group must be one of {', '.join(name for name in known if name) or 'none'}; it is "
+            f"{group!r}"
+        )
+    some = known[group] if group is not None else next(iter(known.values()))
+    if isinstance(words, int):
+        chosen = changing(fitted, topic, some, words)
+    else:
+        place = {word: w for w, word in enumerate(fitted.vocabulary)}
+        if missing := [word for word in words if word not in place]:
+            raise ValueError(f"words: {', '.join(missing)} are not in the vocabulary")
+        chosen = np.array([place[word] for word in words])
+    axes = plots.figure()[0] if axes is None else axes
+    x = slices.times[some] if slices.timed else np.arange(len(some))
+    ends = fitted.interval(topic, chosen)[:, some]
+    for i, word in enumerate(chosen):
+        colour = plots.COLOURS[i % len(plots.COLOURS)]
+        mean = fitted.topics_by_slice[some, topic, word]
+        if slices.timed:
+            axes.plot(x, mean, color=colour, lw=1.6, label=fitted.vocabulary[word])
+            axes.fill_between(x, *ends[:, :, i], color=colour, alpha=0.2, lw=0)
+        else:
+            at = x + 0.1 * (i - (len(chosen) - 1) / 2)
+            axes.plot(at, mean, "o", color=colour, ms=4, label=fitted.vocabulary[word])
+            axes.vlines(at, *ends[:, :, i], color=colour, lw=2, alpha=0.5)
+    if not slices.timed:
+        axes.set_xticks(x, [slices.names[t] for t in some], rotation=60, parse_math=False)
+    axes.set(ylabel=f"probability in topic {topic}", ylim=(0, None))
+    axes.grid(axis="y", lw=0.5, alpha=0.5)
+    for text in axes.legend(frameon=False, fontsize="small").get_texts():
+        text.set_parse_math(False)
+    return axes
+
+
+def _curve(fitted: Fit, some: np.ndarray, mean: np.ndarray, ends: np.ndarray) -> dict[str, Any]:
+    """Return a line [n] with a band [2, n] as points of an SVG of 300 by 70 units."""
+    slices = fitted.slices
+    x = slices.times[some] if slices.timed else np.arange(len(some), dtype=float)
+    x = 300 * (x - x[0]) / max(x[-1] - x[0], 1e-12) if len(some) > 1 else np.array([150.0])
+    most = float(np.nanmax([*mean, *np.ravel(ends)])) or 1.0
+
+    def points(x: np.ndarray, y: np.ndarray) -> str:
+        rows = zip(x, 70 - 68 * y / most, strict=True)
+        return " ".join(f"{a:.1f},{b:.1f}" for a, b in rows)
+
+    known = ~np.isnan(ends).any(axis=0)
+    # A band for each run of slices that have an interval.
+    cuts = np.flatnonzero(np.diff(known.astype(int))) + 1
+    bands = [
+        points(np.append(x[run], x[run][::-1]), np.append(ends[0, run], ends[1, run][::-1]))
+        for run in np.split(np.arange(len(some)), cuts)
+        if known[run[0]]
+    ]
+    return {
+        "line": points(x, mean),
+        "dots": [(f"{a:.1f}", f"{70 - 68 * y / most:.1f}") for a, y in zip(x, mean, strict=True)],
+        "bands": bands,
+        "most": most,
+        "first": slices.names[some[0]],
+        "last": slices.names[some[-1]],
+        "titles": [
+            f"{slices.names[t]}: {display.percent(m)}%"
+            + ("" if np.isnan(low) else f" ({display.percent(low)}–{display.percent(high)})")
+            for t, m, low, high in zip(some, mean, *ends, strict=True)
+        ],
+    }
+
+
+def _estimate(middle: float, ends: np.ndarray) -> str:
+    if np.isnan(ends).any():
+        return display.number(middle)
+    return f"{display.number(middle)} ({display.number(ends[0])}–{display.number(ends[1])})"
+
+
+def _changes(fitted: Fit, topic: int, some: np.ndarray) -> list[dict[str, Any]]:
+    """Return the words that enter and leave a topic, or that separate groups, with intervals."""
+    slices, rows = fitted.slices, fitted.topics_by_slice[:, topic]
+
+    def described(words: np.ndarray, one: int, other: int | None) -> list[str]:
+        ends = fitted.interval(topic, words)
+        result = []
+        for i, word in enumerate(words):
+            parts = []
+            for t in (other, one):
+                if t is not None:
+                    low, high = ends[:, t, i]
+                    band = "" if np.isnan(low) else (
+                        f" ({display.percent(low)}–{display.percent(high)})"
+                    )
+                    parts.append(f"{display.percent(float(rows[t, word]))}%{band}")
+            result.append(f"{fitted.vocabulary[word]} {' → '.join(parts)}")
+        return result
+
+    if slices.timed:
+        if len(some) < 2:
+            return []
+        first, last = some[0], some[-1]
+        return [
+            {
+                "name": name,
+                "words": described(separating(fitted, topic, rows[a], rows[b], 5), last, first),
+            }
+            for name, a, b in (("entering", last, first), ("leaving", first, last))
+        ]
+    if len(some) < 2:
+        return []
+    total = rows.sum(axis=0)
+    return [
+        {
+            "name": slices.names[t],
+            "words": described(
+                separating(fitted, topic, rows[t], (total - rows[t]) / (len(rows) - 1), 5), t, None
+            ),
+        }
+        for t in some
+    ]
+
+
+def _topic(fitted: Fit, row: dict[str, Any], most: int) -> dict[str, Any]:
+    topic, slices = row["number"], fitted.slices
+    leading = fitted.leading(topic, most)
+    row["leading"] = [fitted.vocabulary[w] for w in np.argsort(-fitted.topics[topic])[:3]]
+    row["steadiness"] = _estimate(fitted.steadiness[topic], fitted.steadiness_interval[:, topic])
+    row["pace"] = (
+        _estimate(fitted.pace[topic], fitted.pace_interval[:, topic])
+        if (slices.parents >= 0).any()
+        else None
+    )
+    row["courses"] = []
+    for name, some in courses(slices):
+        words = changing(fitted, topic, some, _CURVES)
+        ends = fitted.interval(topic, words)[:, some]
+        before: set[int] = set(leading[some[0]])
+        lines = []
+        for t in some:
+            now = leading[t]
+            lines.append(
+                {
+                    "slice": slices.names[t],
+                    "documents": int(slices.documents[t]),
+                    "words": [
+                        {"word": fitted.vocabulary[w], "new": slices.timed and w not in before}
+                        for w in now
+                    ],
+                }
+            )
+            before = set(now)
+        row["courses"].append(
+            {
+                "name": name,
+                "prevalence": _curve(
+                    fitted,
+                    some,
+                    fitted.prevalence_by_slice[some, topic],
+                    fitted.prevalence_by_slice_interval[:, some, topic],
+                ),
+                "words": [
+                    {"word": fitted.vocabulary[word]}
+                    | _curve(
+                        fitted, some, fitted.topics_by_slice[some, topic, word], ends[:, :, i]
+                    )
+                    for i, word in enumerate(words)
+                ],
+                "lines": lines,
+                "changes": _changes(fitted, topic, some),
+            }
+        )
+    return row
+
+
+def context(fitted: Fit, top_words: int) -> dict[str, Any]:
+    """Return the context of the template, with `top_words` words for each topic and slice."""
+    rows = [_topic(fitted, row, top_words) for row in common_rows(fitted)]
+    settings, corpus, slices = fitted.settings, fitted.corpus, fitted.slices
+    last, perplexity = page.latest(fitted.metrics, "perplexity")
+    chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    what = [
+        *(["periods"] if slices.timed else []),
+        *(["groups"] if slices.groups else []),
+    ]
+    return {
+        "title": f"{display.counted(len(rows), 'topic')} of "
+        f"{display.counted(corpus['documents'], 'document')} in "
+        f"{display.counted(len(slices.names), 'slice')}",
+        "lead": f"Topics that change between {' of '.join(what) or 'slices'}, sampled{chains}, "
+        f"seed {settings.seed}.",
+        "sections": (
+            ("overview", "Topics"),
+            ("topics", "Changes"),
+            ("perplexity", "Perplexity"),
+            ("sampling", "Sampling"),
+        ),
+        "tiles": [
+            ("documents", display.count(corpus["documents"])),
+            ("tokens", display.count(corpus["tokens"])),
+            ("vocabulary", display.count(corpus["vocabulary"])),
+            ("slices", display.count(len(slices.names))),
+            ("held-out perplexity", display.count(perplexity)),
+            ("time of training", display.duration(last.get("seconds"))),
+        ],
+        "timed": slices.timed,
+        "topics": [rows[k] for k in np.argsort(-fitted.prevalence, kind="stable")],
+        "withheld": int((~fitted.mixed).sum()),
+        "cells": fitted.mixed.size,
+        "charts": page.curves(fitted.metrics, "perplexity", "held-out perplexity"),
+        "concentrations": {
+            "steadiness of the prevalence": _estimate(
+                fitted.prevalence_steadiness[0], fitted.prevalence_steadiness[1:]
+            ),
+            **(
+                {
+                    "pace of the prevalence": _estimate(
+                        fitted.prevalence_pace[0], fitted.prevalence_pace[1:]
+                    )
+                }
+                if slices.timed
+                else {}
+            ),
+            "alpha, sum over the topics": display.number(float(fitted.alpha.sum())),
+            "beta, per word": display.number(float(fitted.beta)),
+        },
+    }
+
+
+REPORT = page.Report(Path(__file__).with_suffix(".html"), context, items="words", most=_SHOWN)
+
+_OVER_TIME, _PREVALENCE = "topics_over_time.csv", "prevalence_over_time.csv"
+_SLICES, _BY_SLICE = "slices.npz", "topics_by_slice.npz"
+_OF_SLICES = ("group", "times", "first", "last", "parents", "documents")
+_PROBABILITY = 1 + 1e-5
+
+
+def write(fitted: Fit, place: Path) -> None:
+    """Write the files for people and for other programs, each atomically.
+
+    Besides those of all topic models, `topics_over_time.csv` has the probability of the words that
+    are among the ten leading ones of a topic in any slice, in all slices, and
+    `prevalence_over_time.csv` the expected share of each topic in a document of each slice, both
+    with the ends of their 95% intervals.
+    """
+    tables.write(fitted, place)
+    head = ["topic", "slice", "time", "group"]
+    output.write_csv(
+        place / _OVER_TIME, [*head, "word", "mean", "lower", "upper"], _rows_of_words(fitted)
+    )
+    output.write_csv(
+        place / _PREVALENCE,
+        [*head, "documents", "mean", "lower", "upper", "effective"],
+        _rows_of_prevalence(fitted),
+    )
+
+
+def _slice(slices: Slices, t: int) -> tuple[object, ...]:
+    time = slices.times[t]
+    group = slices.groups[slices.group[t]] if slices.groups else ""
+    return slices.names[t], "" if np.isnan(time) else f"{time:.8g}", group
+
+
+def _rows_of_words(fitted: Fit) -> Iterator[tuple[object, ...]]:
+    for topic in range(fitted.settings.num_topics):
+        words = np.unique(fitted.leading(topic, _LEADING))
+        words = words[np.argsort(-fitted.topics[topic, words], kind="stable")]
+        ends = fitted.interval(topic, words)
+        for i, word in enumerate(words):
+            for t in range(len(fitted.slices.names)):
+                numbers = (fitted.topics_by_slice[t, topic, word], *ends[:, t, i])
+                yield (
+                    topic,
+                    *_slice(fitted.slices, t),
+                    fitted.vocabulary[word],
+                    *(f"{x:.6g}" for x in numbers),
+                )
+
+
+def _rows_of_prevalence(fitted: Fit) -> Iterator[tuple[object, ...]]:
+    for topic in range(fitted.settings.num_topics):
+        for t in range(len(fitted.slices.names)):
+            numbers = (
+                fitted.prevalence_by_slice[t, topic],
+                *fitted.prevalence_by_slice_interval[:, t, topic],
+            )
+            yield (
+                topic,
+                *_slice(fitted.slices, t),
+                fitted.slices.documents[t],
+                *(f"{x:.6g}" for x in numbers),
+                f"{fitted.effective[t, topic]:.0f}",
+            )
+
+
+def summary(fitted: Fit) -> dict[str, Any]:
+    """Return the entries of `summary.json`."""
+    return tables.summary(fitted) | {
+        "order": fitted.order,
+        "slices": fitted.slices.names,
+        "groups": fitted.slices.groups,
+    }
+
+
+def values(fitted: Fit) -> dict[str, Any]:
+    """Return the arrays of a fit by name."""
+    slices = {f"slice_{name}": getattr(fitted.slices, name) for name in _OF_SLICES}
+    effective = np.nan_to_num(fitted.effective, posinf=1e300)
+    return vars(fitted) | slices | {"effective": effective}
+
+
+def sizes(run: Saved) -> dict[str, int]:
+    """Return the lengths of the axes of the arrays."""
+    names = run.summary.get("slices")
+    if not isinstance(names, list) or not names:
+        raise RunError(f"{run.directory / 'summary.json'}: the slices are missing")
+    documents = int(run.corpus["documents"])
+    return tables.sizes(run) | {"T": len(names), "D": documents, "P": 3}
+
+
+def restore(run: Saved) -> dict[str, Any]:
+    """Return the attributes of a fit from its files."""
+    attributes = tables.restore(run)
+    own = {name: attributes.pop(f"slice_{name}") for name in _OF_SLICES}
+    for name in ("group", "parents", "documents"):
+        own[name] = own[name].astype(np.int64)
+    topics = run.settings.num_topics
+    effective = attributes["effective"]
+    return attributes | {
+        "slices": Slices(
+            names=tuple(map(str, run.summary["slices"])),
+            groups=tuple(map(str, run.summary["groups"])),
+            **own,
+        ),
+        "place": attributes["place"].astype(np.int64),
+        "effective": np.where(effective >= 1e300, np.inf, effective),
+        "order": np.asarray(run.summary["order"], int).reshape(-1, topics),
+    }
+
+
+_TIME = {"least": -np.inf, "unknown": True}
+
+FILES = Files(
+    names=(*tables.NAMES, _OVER_TIME, _PREVALENCE),
+    arrays={
+        tables.TOPICS: {
+            "topics": Array("KV", most=_PROBABILITY),
+            "topics_sd": Array("KV", unknown=True),
+            "topics_range": Array("EKR"),
+            "prevalence": Array("K", most=_PROBABILITY),
+            "prevalence_sd": Array("K", unknown=True),
+            "prevalence_range": Array("EK", most=_PROBABILITY),
+            "alpha": Array("K", positive=True),
+            "alpha_sd": Array("K", unknown=True),
+            "beta": Array("", positive=True),
+            "beta_sd": Array("", unknown=True),
+            "steadiness": Array("K", positive=True),
+            "steadiness_interval": Array("EK", unknown=True),
+            "pace": Array("K", positive=True),
+            "pace_interval": Array("EK", unknown=True),
+            "prevalence_steadiness": Array("P", unknown=True),
+            "prevalence_pace": Array("P", unknown=True),
+            "stability": Array("K", unknown=True),
+        },
+        _BY_SLICE: {
+            "topics_by_slice": Array("TKV", most=_PROBABILITY),
+            "topics_by_slice_sd": Array("TKV", unknown=True),
+        },
+        _SLICES: {
+            "prevalence_by_slice": Array("TK", most=_PROBABILITY),
+            "prevalence_by_slice_interval": Array("ETK", unknown=True),
+            "alpha_by_slice": Array("TK"),
+            "effective": Array("TK"),
+            "place": Array("D"),
+            "slice_group": Array("T", least=-1),
+            "slice_times": Array("T", **_TIME),
+            "slice_first": Array("T", **_TIME),
+            "slice_last": Array("T", **_TIME),
+            "slice_parents": Array("T", least=-1),
+            "slice_documents": Array("T"),
+        },
+    },
+    sizes=sizes,
+    write=write,
+    summary=summary,
+    restore=restore,
+    report=REPORT,
+    values=values,
+)
