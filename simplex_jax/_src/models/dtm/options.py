@@ -157,11 +157,6 @@ def settle(data: Sliced, heldout: Any, options: Options) -> Options:
         eval_every=max(_EVALUATED, session.interval(1, evaluation)),
         sample_every=_SAMPLED,
     )
-    if length.steps is not None and length.steps <= options.static_passes:
-        raise ValueError(
-            f"passes must exceed static_passes, {options.static_passes}, in which topics do not "
-            f"change yet; they are {length.steps}"
-        )
     priors: dict[str, Any] = {f"{name}_prior": prior_of(options, name) for name in _MEANS}
     return dataclasses.replace(
         options,

@@ -4,6 +4,8 @@ A slice is a period, a group, or a period of a group. Within a group each contin
 it; the first of a group, and groups without time, have no parent but the base of the topic.
 """
 
+import hashlib
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -251,13 +253,13 @@ def _shown(time: float) -> str:
 
 def _times(names: Sequence[str], times: Any) -> Column:
     """Return times as numbers, or raise a ValueError that names documents without one."""
-    read = column("times", times)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that they are taken for groups, which is an error here
+        read = column("times", times)
     _check(names, "time", read)
     if read.kind == "group":
         array, _ = cells_of("times", times)
-        wrong = [
-            row for row, text in enumerate(array) if column("times", [text, text]).kind == "group"
-        ]
+        wrong = [row for row, cell in enumerate(array) if _is_group(cell)]
         shown = wrong or range(len(array))
         some = [f"{printable(array[row])!r} of {printable(names[row])!r}" for row in shown[:3]]
         raise ValueError(
@@ -265,6 +267,12 @@ def _times(names: Sequence[str], times: Any) -> Column:
             f"format, such as {', '.join(some)}: correct them, or leave these documents out"
         )
     return read
+
+
+def _is_group(cell: Any) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return column("times", [cell]).kind == "group"
 
 
 def _groups(names: Sequence[str], groups: Any) -> Column:
@@ -299,8 +307,6 @@ def _check(names: Sequence[str], what: str, read: Column) -> None:
 
 def digest_of(data: Sliced) -> str:
     """Return the digest of the documents and their slices."""
-    import hashlib
-
     total = hashlib.sha256(digest(data.corpus).encode())
     for array in (data.place, data.slices.parents, data.slices.gaps):
         total.update(np.ascontiguousarray(array).tobytes())

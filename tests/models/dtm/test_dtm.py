@@ -1,0 +1,292 @@
+"""Fits of topics in slices: slices of times and groups, files, other documents, the commands."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from support.fits import assert_same
+
+from simplex_jax._src.cli import main
+from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.models import dtm
+from simplex_jax._src.models.dtm import slices
+from simplex_jax.sklearn import DynamicTopicModel
+
+# One topic whose words change from a, b to c, d between the years, and one of e, f, g throughout.
+YEARS = np.repeat([1914, 1944, 1974], 8)
+SHIFT = np.array([[9, 6, 1, 0, 0, 0, 0], [4, 5, 5, 4, 0, 0, 0], [0, 1, 6, 9, 0, 0, 0]])
+STEADY = np.array([0, 0, 0, 0, 6, 5, 4])
+COUNTS = np.stack(
+    [SHIFT[i // 8] if i % 2 else STEADY + (np.arange(7) == i % 7) for i in range(24)]
+).astype(np.int32)
+CORPUS = from_counts(COUNTS, tuple("abcdefg"))
+OPTIONS = {"num_topics": 2, "static_passes": 20, "eval_every": 30, "seed": 1}
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def placed(times=None, groups=None, **options):
+    count = len(times if times is not None else groups)
+    return slices.sliced(np.ones((count, 2), int), times, groups, **options)
+
+
+def test_slices_of_years_decades_and_dates():
+    data = placed([1919, 1914, 1931, 1920], slices="decade")
+    assert data.slices.names == ("1910-1919", "1920-1929", "1930-1939")
+    assert data.place.tolist() == [0, 0, 2, 1]
+    assert data.slices.gaps.tolist() == [1, 10, 10]
+    assert data.slices.parents.tolist() == [-1, 0, 1]
+    assert data.slices.documents.tolist() == [2, 1, 1]
+    dated = placed(["2001-12-31", "2002-01-01", "2004-06-01"])
+    assert dated.slices.names == ("2001", "2002", "2004")
+    assert dated.slices.gaps.tolist() == [1, 1, 2]
+    # A hundred years are decades unless told otherwise.
+    assert len(placed(np.arange(1900, 2000)).slices.names) == 10
+    assert len(placed(np.arange(1900, 2000), slices="year").slices.names) == 100
+
+
+def test_slices_of_equal_numbers_keep_equal_times_together():
+    times = np.array([3, 1, 2, 2, 2, 2, 9, 9, 7, 8])
+    data = placed(times, slices=3)
+    assert data.slices.names == ("1-2", "3-7", "8-9")
+    for time in times:
+        assert len(set(data.place[times == time])) == 1
+    assert data.slices.documents.tolist() == [5, 2, 3]
+    assert np.isclose(data.slices.times, [1.8, 5, 26 / 3]).all()
+    assert len(placed([1, 1, 2], slices=50).slices.names) == 2
+
+
+def test_groups_and_groups_in_time():
+    grouped = placed(groups=["R", "D", "R"])
+    assert grouped.slices.names == ("D", "R")
+    assert grouped.place.tolist() == [1, 0, 1]
+    assert grouped.slices.parents.tolist() == [-1, -1]
+    assert not grouped.slices.timed
+    both = placed([1, 2, 1, 3], ["R", "R", "D", "D"], predict=[9])
+    assert both.slices.names == (
+        *("D, 1", "D, 3", "D, 9 (predicted)"),
+        *("R, 1", "R, 2", "R, 9 (predicted)"),
+    )
+    assert both.slices.parents.tolist() == [-1, 0, 1, -1, 3, 4]
+    assert both.slices.gaps.tolist() == [1, 2, 6, 1, 1, 7]
+    assert both.place.tolist() == [3, 4, 0, 1]
+    assert placed(groups=[1990, 2000, 1990]).slices.names == ("1990", "2000")
+    assert placed(groups=[True, False]).slices.names == ("False", "True")
+
+
+def test_other_documents_find_their_slices():
+    one = placed([1914, 1931, 1925], slices="decade", predict=[1950]).slices
+    assert one.find("abcde", [1919, 1920, 1890, 1943, 2000]).tolist() == [0, 1, 0, 3, 3]
+    both = placed([1, 2, 1, 3], ["R", "R", "D", "D"]).slices
+    assert both.find("abc", [2, 2, 7], ["R", "D", "D"]).tolist() == [3, 0, 1]
+    with pytest.raises(ValueError, match=r"give groups"):
+        both.find("a", [2])
+    with pytest.raises(ValueError, match="the fit has no X"):
+        both.find("a", [2], ["X"])
+    with pytest.raises(ValueError, match="leave out groups"):
+        one.find("a", [2], ["X"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"times": [1990, None, 2000]}, r"times: 1 of 3 documents have no time, 'doc1'"),
+        ({"times": ["1990", "soon", "2000"]}, r"times: 1 of 3 .*'soon' of 'doc1'"),
+        ({"times": ["1/2/1990", "x", "2000-01-01"]}, r"of 3 are neither numbers nor dates"),
+        ({"times": [1990, 2000]}, "one for each of 3 documents; there are 2"),
+        ({"groups": ["a", "", "b"]}, r"groups: 1 of 3 documents have no group, 'doc1'"),
+        ({"groups": ["a", "b", "c"], "slices": 3}, "give times"),
+        ({"times": [1990, 1991, 1992], "slices": "month"}, "slices must be year, decade or"),
+        ({"times": [1990, 1991, 1992], "slices": 2.5}, "slices must be year, decade or"),
+        ({"times": [1990, 1991, 1992], "predict": [1991]}, "1991 is in the slice 1991"),
+        ({"times": [1990, 1991, 1992], "predict": ["x"]}, "predict must be times"),
+        ({"times": [1990, 1991, 1992], "batch_size": 2}, "batch_size must be 3, all documents"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named(given, message):
+    counts = from_counts(np.ones((3, 2), int), ["a", "b"], ["doc0", "doc1", "doc2"])
+    with warnings.catch_warnings(), pytest.raises(ValueError, match=message):
+        warnings.simplefilter("error")
+        dtm.fit(counts, 2, **given)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return dtm.fit(CORPUS, times=YEARS, predict=[1990], passes=240, **OPTIONS, holdout=3)
+
+
+def test_a_fit_finds_the_change(fitted):
+    first = fitted.topics_by_slice[0].argmax(axis=1)
+    moving = int(np.flatnonzero(first == 0)[0])
+    assert fitted.slices.names == ("1914", "1944", "1974", "1990 (predicted)")
+    leading = [
+        "".join(sorted(CORPUS.vocabulary[w] for w in row)) for row in fitted.leading(moving, 2)
+    ]
+    assert leading[0] == "ab"
+    assert leading[2] == "cd"
+    assert {*"efg"} >= {CORPUS.vocabulary[w] for w in fitted.leading(1 - moving, 2).ravel()}
+    assert (fitted.proportions[1::2, moving] > 0.8).all()
+    np.testing.assert_allclose(fitted.topics_by_slice.sum(axis=2), 1, rtol=1e-3)
+    np.testing.assert_allclose(fitted.prevalence_by_slice.sum(axis=1), 1, rtol=1e-3)
+    # A prediction is less certain than what it continues.
+    wide = fitted.topics_by_slice_sd[:, moving].sum(axis=1)
+    assert wide[3] > wide[2]
+    assert fitted.metrics[-1]["perplexity_average"] < fitted.metrics[0]["perplexity"]
+    assert fitted.steadiness[moving] < fitted.steadiness[1 - moving]
+
+
+def test_intervals_hold_or_are_withheld(fitted):
+    mixed, ends = fitted.mixed, fitted.prevalence_by_slice_interval
+    assert (np.isnan(ends).any(axis=0) == ~mixed).all()
+    inside = (ends[0] <= fitted.prevalence_by_slice) & (fitted.prevalence_by_slice <= ends[1])
+    assert inside[mixed].all()
+    known = fitted.interval(0, [0, 1])
+    assert (np.isnan(known).any(axis=(0, 2)) == ~mixed[:, 0]).all()
+    few = dtm.fit(CORPUS, times=YEARS, passes=30, **OPTIONS)
+    assert not few.mixed.any()
+    assert np.isnan(few.prevalence_by_slice_interval).all()
+    assert np.isnan(few.steadiness_interval).all()
+
+
+def test_other_documents_take_the_topics_of_their_slice(fitted):
+    shift = int(fitted.topics_by_slice[0].argmax(axis=1).argmin())
+    new = from_counts([[0, 0, 9, 9, 0, 0, 0]] * 2, CORPUS.vocabulary)
+    shares = fitted.transform(new, times=[1914, 1974])
+    assert shares[1, shift] > 0.9
+    assert shares.shape == fitted.transform(new).shape == (2, 2)
+    own = fitted.transform(CORPUS, times=YEARS)
+    np.testing.assert_allclose(own, fitted.proportions, atol=0.03)
+    late = fitted.score(CORPUS, times=YEARS)
+    assert late > fitted.score(CORPUS, times=YEARS[::-1]) + 0.1
+    assert late > fitted.score(CORPUS)
+    with pytest.raises(ValueError, match="have no time"):
+        fitted.transform(new, times=[1914, None])
+
+
+def test_files_hold_the_fit(fitted, tmp_path):
+    fitted.save(tmp_path / "run")
+    loaded = dtm.load(tmp_path / "run")
+    assert_same(loaded, fitted, "state", "samples", "interrupted", "settings", "versions")
+    rows = (tmp_path / "run" / "topics_over_time.csv").read_text().splitlines()
+    assert rows[0] == "topic,slice,time,group,word,mean,lower,upper"
+    assert len(rows) - 1 == 2 * 4 * 7
+    assert len((tmp_path / "run" / "prevalence_over_time.csv").read_text().splitlines()) == 9
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "1990 (predicted)" in page
+    assert "<script" not in page
+
+
+def test_a_plot_shows_words_by_slice(fitted):
+    axes = fitted.plot(0, ["a", "g"])
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "g"]
+    assert len(axes.lines[0].get_xdata()) == 4
+    assert len(fitted.plot(1, 3).lines) == 3
+    for wrong, message in (
+        ({"topic": 2}, "topic must be from 0 to 1"),
+        ({"topic": 0, "words": ["zebra"]}, "zebra"),
+        ({"topic": 0, "group": "D"}, "group must be one of none"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fitted.plot(**wrong)
+
+
+def test_one_slice_is_said_to_be_one():
+    fit = dtm.fit(CORPUS, passes=25, **OPTIONS)
+    assert fit.slices.names == ("all",)
+    assert any("All documents are in one slice" in line for line in fit.warnings)
+    fit = dtm.fit(CORPUS, times=YEARS, passes=10, **OPTIONS)
+    assert any("topics do not change yet" in line for line in fit.warnings)
+
+
+def test_one_topic_has_a_share_of_one():
+    fit = dtm.fit(CORPUS, 1, groups=YEARS, passes=60, static_passes=5, chains=1)
+    np.testing.assert_allclose(fit.prevalence_by_slice, 1)
+    assert fit.mixed.all()
+    assert np.isfinite(fit.topics_by_slice).all()
+
+
+def test_a_run_is_resumed_to_the_same_fit(tmp_path):
+    options = OPTIONS | {"times": YEARS, "keep_samples": 2}
+    whole = dtm.fit(CORPUS, passes=60, **options)
+    dtm.fit(CORPUS, passes=30, **options, checkpoint=tmp_path, checkpoint_every=0)
+    longer = dtm.fit(CORPUS, passes=60, **options, checkpoint=tmp_path, resume=True)
+    assert_same(longer, whole, "metrics", "again")
+    assert whole.samples["topics"].shape == (2, 2, 2, 3, 7)
+    assert "times=times" in whole.again
+
+
+def table_of(tmp_path, years=True):
+    path = tmp_path / "texts.csv"
+    lines = ["id,text,year,party"]
+    for i in range(24):
+        words = " ".join(word * 3 for word, n in zip("abcdefg", COUNTS[i], strict=True) for _ in range(n))
+        lines.append(f"d{i},{words},{YEARS[i] if years else ''},{'DR'[i % 2]}")
+    path.write_text("\n".join(lines))
+    return path
+
+
+READING = ["--min-df", 1, "--max-df", 1.0, "--stop-words", "none", "--quiet"]
+
+
+def test_the_command_reads_columns(tmp_path):
+    texts, out = table_of(tmp_path), tmp_path / "run"
+    options = [*READING, "--topics", 2, "--passes", 60, "--static-passes", 20, "--holdout", 2]
+    result = invoke("dtm", texts, "--time", "year", *options, "--out", out)
+    assert result.exit_code == 0, result.output
+    run = dtm.load(out)
+    assert run.slices.names == ("1914", "1944", "1974")
+    assert run.place.tolist() == np.repeat([0, 1, 2], 8).tolist()
+    again = invoke("dtm", "--resume", out, "--passes", 70, "--quiet")
+    assert again.exit_code == 0, again.output
+    shares = tmp_path / "shares.csv"
+    one = ["--model", out, "--quiet"]
+    assert invoke("dtm", "transform", texts, *one, "--time", "year", "--out", shares).exit_code == 0
+    assert len(shares.read_text().splitlines()) == 25
+    dated = json.loads(invoke("dtm", "evaluate", texts, *one, "--time", "year").stdout)
+    undated = json.loads(invoke("dtm", "evaluate", texts, *one).stdout)
+    assert dated["perplexity"] < undated["perplexity"]
+
+
+def test_the_command_reads_groups_from_another_file(tmp_path):
+    texts, out = table_of(tmp_path), tmp_path / "run"
+    metadata = tmp_path / "about.csv"
+    metadata.write_text("id,side\n" + "\n".join(f"d{i},{'LR'[i % 2]}" for i in reversed(range(24))))
+    options = [*READING, "--topics", 2, "--passes", 6, "--static-passes", 2, "--chains", 1]
+    columns = ["--by", "side", "--metadata", metadata]
+    assert invoke("dtm", texts, *columns, *options, "--out", out).exit_code == 0
+    run = dtm.load(out)
+    assert run.slices.names == ("L", "R")
+    assert run.place.tolist() == [0, 1] * 12
+    axes = run.plot(0, 2)
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["L", "R"]
+
+
+def test_the_command_says_what_is_missing(tmp_path):
+    texts = table_of(tmp_path, years=False)
+    said = invoke("dtm", texts, *READING)
+    assert said.exit_code == 2
+    assert "--time COLUMN" in said.stderr
+    said = invoke("dtm", texts, "--by", "party", "--slices", 3, *READING)
+    assert "--slices and --predict are for documents with a --time" in said.stderr
+    said = invoke("dtm", texts, "--time", "year", "--slices", "week", *READING)
+    assert "slices must be year, decade or" in said.stderr
+    said = invoke("dtm", texts, "--time", "year", *READING)
+    assert said.exit_code == 1
+    assert "24 of 24 documents have no time, 'd0'" in said.stderr
+    said = invoke("dtm", "--by", "party")
+    assert "--by requires INPUT" in said.stderr
+
+
+def test_the_estimator_is_the_fit_of_the_core():
+    options = {"passes": 30, "static_passes": 10}
+    core = dtm.fit(COUNTS, 2, times=YEARS, seed=3, **options)
+    estimator = DynamicTopicModel(n_components=2, random_state=3, **options)
+    shares = estimator.fit_transform(COUNTS, times=YEARS)
+    np.testing.assert_array_equal(shares, core.proportions)
+    np.testing.assert_array_equal(estimator.components_by_slice_, core.topics_by_slice)
+    assert estimator.slices_.names == core.slices.names
+    np.testing.assert_array_equal(estimator.transform(COUNTS), core.transform(COUNTS, seed=3))

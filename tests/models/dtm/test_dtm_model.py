@@ -1,0 +1,343 @@
+"""The Gibbs sampler of topics in slices, against enumeration and by joint tests (Geweke 2004).
+
+Chains start from draws of everything from the prior. Updates given the words, and new words given
+labels and topics, leave their joint distribution alone. False-alarm rate: 1e-3 a test.
+"""
+
+import functools
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy import special
+from support import statistics_checks as checks
+from support import tiny_lda
+
+from simplex_jax._src import draws
+from simplex_jax._src.models.dtm import model
+from simplex_jax._src.models.dtm.model import Prior
+from simplex_jax._src.samplers import dirichlet_paths as paths
+
+K, V = 2, 3
+# A course of two slices, and a slice of its own; the documents of a slice are not side by side.
+PARENTS, GAPS = np.array([-1, 0, -1]), np.array([1.0, 1.5, 1.0])
+LENGTHS, PLACE = (3, 4, 2, 5, 3), np.array([0, 1, 0, 2, 1])
+T = len(PARENTS)
+COUNTS = tiny_lda.table([[0] * length for length in LENGTHS], V)
+LAYOUT = model.lay_out(COUNTS, PLACE, T)
+
+
+def slice_of_tokens(layout, slices):
+    """Slice and document of every token, from the layout alone."""
+    where, owner = np.zeros((2, len(layout.tokens)), int)
+    for t in range(slices):
+        for start, length, number in zip(*(np.asarray(x[t]) for x in layout[1:]), strict=True):
+            where[start : start + length] = t
+            owner[start : start + length] = number
+    return where, owner
+
+
+WHERE, OWNER = slice_of_tokens(LAYOUT, T)
+ALPHA, BETA = Prior(0.8, 4.0), Prior(0.6, 4.0)
+
+
+def built(alpha=ALPHA, beta=BETA, **options):
+    kernel, _ = model.build(
+        LAYOUT, (K, V), GAPS, PARENTS, alpha=alpha, beta=beta, engine="xla", **options
+    )
+    return jax.tree.map(jnp.asarray, kernel.update.args[0])
+
+
+def test_documents_are_laid_out_by_slice():
+    counts = tiny_lda.table([[0, 1, 1], [2], [], [1, 2]], V)
+    layout = model.lay_out(counts, np.array([1, 0, 1, 1]), 3)
+    assert np.asarray(layout.tokens).tolist() == [2, 1, 2, 0, 1, 1]
+    assert np.asarray(layout.lengths).tolist() == [[1, 0, 0], [0, 2, 3], [0, 0, 0]]
+    assert np.asarray(layout.ids)[1].tolist() == [2, 3, 0]
+    # Starts and the end of a slice delimit its documents.
+    assert np.asarray(layout.starts).tolist() == [[0, 1, 1], [1, 1, 3], [6, 6, 6]]
+
+
+def gamma_of(key, prior):
+    return jnp.exp(draws.loggamma(key, prior.shape)) * prior.mean / prior.shape
+
+
+def path_of(key, beta, size, made, number):
+    """A draw of paths [number, T, size] and all that they depend on."""
+    keys = jax.random.split(key, 4)
+    mean, sd = made["pace_prior"]
+    u = jax.random.uniform(keys[0], (number,), minval=1e-6, maxval=1 - 1e-6)
+    c = (made["deviation"] * jnp.tan(0.5 * math.pi * u)) ** -2
+    r = jnp.exp(mean + sd * jax.random.normal(keys[1], (number,)))
+    base = draws.log_dirichlet(keys[2], jnp.full((number, size), beta))
+    rows = []
+    for t, parent in enumerate(PARENTS):
+        q, w = jnp.exp(base), 1.0
+        if parent >= 0:
+            stays = jnp.exp(-r * GAPS[t])[:, None]
+            q, w = stays * jnp.exp(rows[parent]) + (1 - stays) * q, -1 / jnp.expm1(-2 * r * GAPS[t])
+        shapes = jnp.maximum((c * w)[:, None] * q, 1e-12)
+        rows.append(draws.log_dirichlet(jax.random.fold_in(keys[3], t), shapes))
+    return base, c, r, jnp.maximum(jnp.stack(rows, axis=1), -1e12)
+
+
+def words_of(key, state):
+    logits = state.position[state.labels.astype(int), WHERE]
+    return jax.random.categorical(key, logits).astype(jnp.int32)
+
+
+def counts_of(labels, words):
+    return jnp.zeros((K, T, V), jnp.int32).at[labels.astype(int), WHERE, words].add(1)
+
+
+def joint(made, key):
+    """A draw of everything from the prior."""
+    keys = jax.random.split(key, 7)
+    total, beta = K * gamma_of(keys[0], ALPHA), gamma_of(keys[1], BETA)
+    base, c, r, position = path_of(keys[2], beta, V, made.topics, K)
+    own = path_of(keys[3], 1.0, K, made.prevalence, 1)
+    prevalence = own[3][0]
+    shapes = jnp.maximum(total * jnp.exp(prevalence), 1e-12)
+    shares = draws.log_dirichlet(keys[4], shapes[PLACE])
+    labels = jax.random.categorical(keys[5], shares[OWNER]).astype(jnp.uint8)
+    state = model.State(
+        position,
+        jnp.int32(0),
+        base,
+        c,
+        r,
+        paths.State(prevalence, own[0][0], own[1][0], own[2][0], jnp.int32(0)),
+        total,
+        beta,
+        labels,
+        jnp.zeros((K, T, V), jnp.int32),
+    )
+    words = words_of(keys[6], state)
+    return words, state._replace(counts=counts_of(labels, words))
+
+
+@functools.partial(jax.jit, static_argnames=("update", "turns"))
+def successive(update, made, keys, turns):
+    """Alternate updates and new words, in all chains."""
+
+    def chain(key):
+        def turn(i, carry):
+            words, state = carry
+            key_update, key_words = jax.random.split(jax.random.fold_in(key, i))
+            state, _ = update(made, key_update, state, LAYOUT._replace(tokens=words))
+            words = words_of(key_words, state)
+            return words, state._replace(counts=counts_of(state.labels, words))
+
+        return jax.lax.fori_loop(0, turns, turn, joint(made, jax.random.fold_in(key, turns)))
+
+    return jax.vmap(chain)(keys)
+
+
+def features(words, state):
+    words, labels = np.asarray(words), np.asarray(state.labels).astype(int)
+    p, rho = np.exp(np.asarray(state.position, float)), np.exp(
+        np.asarray(state.prevalence.position, float)
+    )
+    values = {
+        **{"total": state.total, "log total": np.log(state.total)},
+        **{"beta": state.beta, "log beta": np.log(state.beta)},
+        "log c": np.log(state.steadiness)[:, 0],
+        "log r": np.log(state.pace)[:, 0],
+        "log C": np.log(state.prevalence.concentration),
+        "log R": np.log(state.prevalence.pace),
+    }
+    for s, t in itertools.combinations_with_replacement(range(T), 2):
+        values["topics", s, t] = (p[:, 0, s] * p[:, 0, t]).sum(axis=1)
+        values["apart", s, t] = (p[:, 0, s] * p[:, 1, t]).sum(axis=1)
+        values["prevalence", s, t] = (rho[:, s] * rho[:, t]).sum(axis=1)
+        values["prevalence and total", s, t] = (rho[:, s] * rho[:, t]).sum(axis=1) * np.log(
+            state.total
+        )
+    for i in range(0, len(WHERE), 2):
+        at = np.arange(len(words)), labels[:, i], WHERE[i]
+        values["share", i] = rho[np.arange(len(words)), WHERE[i], labels[:, i]]
+        values["fit", i] = p[at][np.arange(len(words)), words[:, i]]
+        for j in range(1, len(WHERE), 3):
+            together = labels[:, i] == labels[:, j]
+            values["together", i, j] = together
+            values["same", i, j] = together * (words[:, i] == words[:, j])
+    return {name: np.asarray(value, np.float64) for name, value in values.items()}
+
+
+def rejected(getkey, module=model, chains=6_000, turns=4, **changed):
+    made = built(**changed)
+    update = module._update_chains
+    seen = features(*successive(update, made, jax.random.split(getkey(), chains), turns))
+    draw = jax.jit(jax.vmap(functools.partial(joint, built())))
+    expected = features(*draw(jax.random.split(getkey(), 3 * chains)))
+    p_values = {}
+    for name, value in seen.items():
+        variance = value.var() + expected[name].var() / 3
+        if variance > 0:
+            p_values[name] = checks.mean_z(value, expected[name].mean(), variance)
+    return checks.family(p_values)
+
+
+@pytest.mark.slow
+def test_updates_and_words_together_keep_the_prior(getkey):
+    assert not rejected(getkey)
+    assert rejected(getkey, beta=Prior(0.8, 4.0))
+
+
+MUTANTS = {
+    "topics of the wrong slice": ("position[:, t],", "position[:, 0],"),
+    "prevalence of the wrong slice": ("alpha[t],\n            layout", "alpha[0],\n            layout"),
+    "tokens in place of tables": (
+        "draws.crt(key, alpha[t][:, None], counts).sum(axis=1)",
+        "counts.sum(axis=1)",
+    ),
+    "tables not passed on": (
+        "state.prevalence, tables, beta=_GAMMA",
+        "state.prevalence, jnp.zeros_like(tables), beta=_GAMMA",
+    ),
+    "tables counted thrice": ("common, tables.T)", "common, 3 * tables.T)"),
+    "counts of before": ("topics, info = paths.update(keys[5], path, counts",
+                         "topics, info = paths.update(keys[5], path, jnp.roll(counts, 1, axis=1)"),
+    "prior of the mean": ("Prior(number * jnp.asarray(prior.mean), prior.shape)", "prior"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTANTS)
+def test_planted_bugs_are_seen(name, getkey):
+    assert rejected(getkey, module=tiny_lda.mutated(model, *MUTANTS[name]))
+
+
+def stirling(n, most):
+    """Unsigned numbers of the first kind: of n customers, how many tables."""
+    row = np.zeros(most + 1)
+    row[0] = 1
+    for i in range(n):
+        row = np.append(0, row[:-1]) + i * row
+    return row
+
+
+def expanded(x, total, q=None):
+    """E prod p^x for p ~ Dirichlet(total q), as a sum over tables l of prod q^l: {l: weight}."""
+    lead = math.exp(special.gammaln(total) - special.gammaln(total + sum(x)))
+    sums = {}
+    for tables in itertools.product(*(range(n + 1) for n in x)):
+        weight = lead * math.prod(
+            stirling(n, n)[l] * total**l for n, l in zip(x, tables, strict=True)
+        )
+        if weight:
+            sums[tables] = weight
+    return sums
+
+
+def along(weights, c, stays, w, base):
+    """E sum weight prod p_1^x1 prod p_2^x2 along a path of two, whose base is Dirichlet(base)."""
+    at_base = {}
+    for (x1, x2), weight in weights.items():
+        for tables, seated in expanded(x2, c * w).items():
+            for own in itertools.product(*(range(n + 1) for n in tables)):
+                passed = math.prod(
+                    math.comb(n, i) * stays**i * (1 - stays) ** (n - i)
+                    for n, i in zip(tables, own, strict=True)
+                )
+                first = tuple(a + b for a, b in zip(x1, own, strict=True))
+                rest = tuple(n - i for n, i in zip(tables, own, strict=True))
+                for more, factor in expanded(first, c).items():
+                    key = tuple(a + b for a, b in zip(more, rest, strict=True))
+                    at_base[key] = at_base.get(key, 0) + weight * seated * passed * factor
+    size = len(next(iter(at_base)))
+    return sum(
+        weight
+        * math.exp(
+            sum(special.gammaln(base + m) - special.gammaln(base) for m in key)
+            + special.gammaln(size * base)
+            - special.gammaln(size * base + sum(key))
+        )
+        for key, weight in at_base.items()
+    )
+
+
+def test_labels_have_their_enumerated_distribution(getkey):
+    """Two slices, two topics, three words, five tokens; concentrations are given."""
+    texts, place = [[0, 1], [2], [0, 0]], np.array([0, 1, 1])
+    c, pace, a, beta = 3.0, 0.7, 1.6, 0.5
+    layout = model.lay_out(tiny_lda.table(texts, V), place, 2)
+    where, owner = slice_of_tokens(layout, 2)
+    words = np.asarray(layout.tokens)
+    z = tiny_lda.assignments(len(words), K)
+    stays, w = math.exp(-pace * 2.0), 1 / -math.expm1(-2 * pace * 2.0)
+    log_p = []
+    for labels in z:
+        weight = 1.0
+        for k in range(K):
+            x = np.zeros((2, V), int)
+            np.add.at(x, (where, words), labels == k)
+            weight *= along({tuple(map(tuple, x.tolist())): 1.0}, c, stays, w, beta)
+        shares = {((0,) * K, (0,) * K): 1.0}
+        for d, t in enumerate(place):
+            n = np.bincount(labels[owner == d], minlength=K)
+            new = {}
+            for rows, so_far in shares.items():
+                for tables, factor in expanded(tuple(n), a).items():
+                    moved = tuple(i + j for i, j in zip(rows[t], tables, strict=True))
+                    key = (moved, rows[1]) if t == 0 else (rows[0], moved)
+                    new[key] = new.get(key, 0) + so_far * factor
+            shares = new
+        log_p.append(math.log(weight * along(shares, c, stays, w, 1.0)))
+    exact = special.softmax(log_p)
+
+    for engine in ("xla", "native"):
+        try:
+            kernel, _ = model.build(
+                layout,
+                (K, V),
+                [1.0, 2.0],
+                [-1, 0],
+                **{"alpha": a / K, "beta": beta, "steadiness": c, "pace": pace},
+                engine=engine,
+            )
+        except ValueError as error:
+            assert "native" in str(error)  # noqa: PT017, it is not built everywhere
+            continue
+
+        def chain(key, kernel=kernel):
+            state = kernel.init(key, jnp.ones((K, V)))
+            step = lambda i, s: kernel.update(jax.random.fold_in(key, i), s, layout)[0]  # noqa: E731
+            return jax.lax.fori_loop(0, 25, step, state).labels
+
+        chains = 20_000 if engine == "xla" else 2_000
+        labels = jax.jit(jax.vmap(chain))(jax.random.split(getkey(), chains))
+        seen = np.bincount(tiny_lda.number(labels, K), minlength=len(z) + 1)
+        assert not seen[-1]
+        assert checks.chi_square(seen[:-1], exact) > 1e-3
+        # Tables of the last slice alone would give these.
+        assert checks.chi_square(seen[:-1], np.full(len(z), 1 / len(z))) < 1e-6
+
+
+def test_a_sweep_counts_and_static_slices_are_equal(getkey):
+    rng = np.random.default_rng(0)
+    counts = sp.csr_array(rng.poisson(0.8, (30, 6)).astype(np.int32))
+    place = rng.integers(0, 4, 30)
+    layout = model.lay_out(counts, place, 5)  # and a slice without documents
+    kernel, _ = model.build(
+        layout, (3, 6), np.ones(5), np.arange(-1, 4), static=3, chains=2
+    )
+    state = kernel.init(getkey(), jnp.asarray(rng.dirichlet(np.ones(6), (2, 3))))
+    update = jax.jit(kernel.update)
+    where, _ = slice_of_tokens(layout, 5)
+    for i in range(6):
+        state, info = update(getkey(), state, layout)
+        for chain in range(2):
+            expected = np.zeros((3, 5, 6), int)
+            labels = np.asarray(state.labels)[chain].astype(int)
+            np.add.at(expected, (labels, where, np.asarray(layout.tokens)), 1)
+            assert (np.asarray(state.counts)[chain] == expected).all()
+            assert (np.asarray(info.tokens)[chain] == expected.sum(axis=2).T).all()
+        equal = bool((state.position == state.position[:, :, :1]).all())
+        assert equal == (i < 3)
+    assert np.isfinite(np.asarray(state.position)).all()
+    assert (np.asarray(state.step) == 6).all()
