@@ -12,6 +12,7 @@ from simplex_jax._src.models.options import table
 PAGE = Path(__file__).with_suffix(".md")
 TITLES = {
     "lda": "latent Dirichlet allocation",
+    "dtm": "topics through time and between groups",
     "hdp": "hierarchical Dirichlet process",
     "sam": "spherical admixture model",
     "dpm": "Dirichlet-process mixtures",

@@ -12,11 +12,8 @@ from simplex_jax._src.corpus import (
     read,
     tokens,
 )
-from simplex_jax._src.corpus.store import batches as stored_batches
 from simplex_jax._src.corpus.store import open as open_store
-from simplex_jax._src.corpus.store import write as write_store
 from simplex_jax._src.corpus.tfidf import cut
-from simplex_jax._src.corpus.tfidf import vectors as tfidf
 
 __all__ = [
     "Corpus",
@@ -30,10 +27,7 @@ __all__ = [
     "holdout",
     "open_store",
     "read",
-    "stored_batches",
-    "tfidf",
     "tokens",
-    "write_store",
 ]
 
 

@@ -1,8 +1,8 @@
 """Topics that change through time and between groups."""
 
-from simplex_jax._src.models.dtm import Fit, build, fit, load
+from simplex_jax._src.models.dtm import Fit, fit
 
-__all__ = ["Fit", "build", "fit", "load"]
+__all__ = ["Fit", "fit"]
 
 
 def __dir__() -> list[str]:

@@ -77,7 +77,7 @@ def test_a_name_that_is_no_command_has_a_suggestion():
     result = invoke("lad", "texts/")
     assert result.exit_code == 2
     assert "No such command 'lad'. Did you mean 'lda'?" in result.stderr
-    assert "There are lda, sam, dpm, hdp." in invoke("regression").stderr
+    assert "There are lda, sam, dpm, hdp, dtm." in invoke("regression").stderr
 
 
 def test_a_folder_that_cannot_be_written_to_is_named_before_the_input_is_read(texts, monkeypatch):

@@ -12,18 +12,19 @@ from support.marks import slow_but
 
 from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import from_counts
-from simplex_jax._src.models import dpm, hdp, lda, sam
+from simplex_jax._src.models import dpm, dtm, hdp, lda, sam
 from simplex_jax._src.runtime import driver
 from simplex_jax._src.runtime.hooks import Event, Hook
 
 COUNTS = np.kron(np.eye(3, dtype=np.int32), [6, 4, 3, 2])[np.repeat(np.arange(3), [14, 10, 6])]
-MODELS = {"lda": lda, "hdp": hdp, "sam": sam, "dpm": dpm}
+MODELS = {"lda": lda, "hdp": hdp, "sam": sam, "dpm": dpm, "dtm": dtm}
 DATA = from_counts(COUNTS)
 OPTIONS = {
     "lda": {"num_topics": 3, "alpha": "learn-asymmetric", "batch_size": 10, "chains": 2},
     "hdp": {"beta": 0.5, "capacity": 32},
     "sam": {"num_topics": 3, "start": "prior", "sample_every": 3},
     "dpm": {"chains": 2},
+    "dtm": {"num_topics": 3, "static_passes": 5},
 }
 
 
@@ -106,7 +107,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("model", slow_but(list(MODELS), "lda"))
+@pytest.mark.parametrize("model", slow_but(list(FILES), "lda"))
 def test_the_command_that_a_run_prints_gives_the_same_files(model, texts, monkeypatch):
     """That of a run by the clock, that of one resumed after a cut, and that of one made longer."""
     look_after_every_step(monkeypatch)

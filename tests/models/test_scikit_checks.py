@@ -12,6 +12,7 @@ from simplex_jax import sklearn
 from simplex_jax.sklearn import (
     LDA,
     DirichletProcessMixture,
+    DynamicTopicModel,
     HierarchicalDirichletProcess,
     SphericalAdmixture,
 )
@@ -21,6 +22,7 @@ ESTIMATORS = [
     SphericalAdmixture(2, passes=4, normalise=True, random_state=0),
     DirichletProcessMixture(passes=40, keep_samples=5, random_state=0),
     HierarchicalDirichletProcess(passes=20, keep_samples=5, fractions="draw", random_state=0),
+    DynamicTopicModel(2, passes=6, static_passes=2, fractions="draw", random_state=0),
 ]
 
 

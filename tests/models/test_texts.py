@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from simplex_jax._src.corpus import CorpusError, from_counts, from_texts
-from simplex_jax._src.models import dpm, hdp, lda, sam
+from simplex_jax._src.models import dpm, dtm, hdp, lda, sam
 
 TEXTS = ["river water stream boat", "goal match team ball"] * 8
 # One word each, which the limits of a vocabulary of their own would drop.
@@ -15,8 +15,9 @@ MODELS = {
     "hdp": lambda data: hdp.fit(data, steps=5),
     "sam": lambda data: sam.fit(data, 2, steps=5),
     "dpm": lambda data: dpm.fit(data, steps=5),
+    "dtm": lambda data: dtm.fit(data, 2, steps=5),
 }
-RECORDS = {"lda": lda.MODEL, "hdp": hdp.MODEL, "sam": sam.MODEL, "dpm": dpm.MODEL}
+RECORDS = {model.MODEL.name: model.MODEL for model in (lda, hdp, sam, dpm, dtm)}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -28,7 +29,8 @@ def test_texts_are_their_counts(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["lda", *(pytest.param(name, marks=pytest.mark.slow) for name in ("hdp", "sam", "dpm"))]
+    "name",
+    ["lda", *(pytest.param(name, marks=pytest.mark.slow) for name in ("hdp", "sam", "dpm", "dtm"))],
 )
 def test_other_texts_are_put_to_the_words_of_a_fit(name):
     fitted = MODELS[name](TEXTS)

@@ -297,6 +297,48 @@ def shares_by(
     return axes
 
 
+def curves(
+    places: ArrayLike,
+    mean: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    names: Sequence[str],
+    *,
+    labels: Sequence[str] | None = None,
+    name: str = "",
+    axes: Axes | None = None,
+) -> Axes:
+    """Plot several quantities by time, as lines with bands, or by group, as points with bars.
+
+    Args:
+        places: Times, or positions of groups, [n].
+        mean: Means of m quantities, [n, m].
+        lower: Lower ends of their intervals, [n, m]; NaN for none.
+        upper: Upper ends, [n, m].
+        names: Names of the quantities, for the legend.
+        labels: Names of the groups; None for times.
+        name: What the quantities are.
+        axes: Where to draw.
+    """
+    x, ends = np.asarray(places, np.float64), (np.asarray(lower), np.asarray(upper))
+    axes = _axes(axes)
+    for i, quantity in enumerate(names):
+        colour, y = COLOURS[i % len(COLOURS)], np.asarray(mean)[:, i]
+        if labels is None:
+            axes.plot(x, y, color=colour, lw=1.6, label=quantity)
+            axes.fill_between(x, ends[0][:, i], ends[1][:, i], color=colour, alpha=0.2, lw=0)
+        else:
+            beside = x + 0.1 * (i - (len(names) - 1) / 2)
+            axes.plot(beside, y, "o", color=colour, ms=4, label=quantity)
+            axes.vlines(beside, ends[0][:, i], ends[1][:, i], color=colour, lw=2, alpha=0.5)
+    if labels is not None:
+        axes.set_xticks(x, list(labels), rotation=60, parse_math=False)
+    axes.set(ylabel=name, ylim=(0, None))
+    axes.grid(axis="y", lw=0.5, alpha=0.5)
+    _legend(axes)
+    return axes
+
+
 def comparison(
     entries: Sequence[compare.Entry],
     axes: Sequence[Axes] | None = None,

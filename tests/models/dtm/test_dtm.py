@@ -109,9 +109,10 @@ def test_other_documents_find_their_slices():
 )
 def test_what_is_missing_or_wrong_is_named(given, message):
     counts = from_counts(np.ones((3, 2), int), ["a", "b"], ["doc0", "doc1", "doc2"])
-    with warnings.catch_warnings(), pytest.raises(ValueError, match=message):
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
-        dtm.fit(counts, 2, **given)
+        with pytest.raises(ValueError, match=message):
+            dtm.fit(counts, 2, **given)
 
 
 @pytest.fixture(scope="module")
@@ -124,11 +125,12 @@ def test_a_fit_finds_the_change(fitted):
     moving = int(np.flatnonzero(first == 0)[0])
     assert fitted.slices.names == ("1914", "1944", "1974", "1990 (predicted)")
     leading = [
-        "".join(sorted(CORPUS.vocabulary[w] for w in row)) for row in fitted.leading(moving, 2)
+        "".join(sorted(CORPUS.vocabulary[w] for w in row))
+        for row in fitted.leading_words(moving, 2)
     ]
     assert leading[0] == "ab"
     assert leading[2] == "cd"
-    assert {*"efg"} >= {CORPUS.vocabulary[w] for w in fitted.leading(1 - moving, 2).ravel()}
+    assert {*"efg"} >= {CORPUS.vocabulary[w] for w in fitted.leading_words(1 - moving, 2).ravel()}
     assert (fitted.proportions[1::2, moving] > 0.8).all()
     np.testing.assert_allclose(fitted.topics_by_slice.sum(axis=2), 1, rtol=1e-3)
     np.testing.assert_allclose(fitted.prevalence_by_slice.sum(axis=1), 1, rtol=1e-3)
@@ -146,7 +148,7 @@ def test_intervals_hold_or_are_withheld(fitted):
     assert inside[mixed].all()
     known = fitted.interval(0, [0, 1])
     assert (np.isnan(known).any(axis=(0, 2)) == ~mixed[:, 0]).all()
-    few = dtm.fit(CORPUS, times=YEARS, passes=30, **OPTIONS)
+    few = dtm.fit(CORPUS, times=YEARS, predict=[1990], passes=30, **OPTIONS, holdout=3)
     assert not few.mixed.any()
     assert np.isnan(few.prevalence_by_slice_interval).all()
     assert np.isnan(few.steadiness_interval).all()
@@ -169,7 +171,7 @@ def test_other_documents_take_the_topics_of_their_slice(fitted):
 
 def test_files_hold_the_fit(fitted, tmp_path):
     fitted.save(tmp_path / "run")
-    loaded = dtm.load(tmp_path / "run")
+    loaded = dtm.Fit.load(tmp_path / "run")
     assert_same(loaded, fitted, "state", "samples", "interrupted", "settings", "versions")
     rows = (tmp_path / "run" / "topics_over_time.csv").read_text().splitlines()
     assert rows[0] == "topic,slice,time,group,word,mean,lower,upper"
@@ -202,6 +204,7 @@ def test_one_slice_is_said_to_be_one():
     assert any("topics do not change yet" in line for line in fit.warnings)
 
 
+@pytest.mark.slow
 def test_one_topic_has_a_share_of_one():
     fit = dtm.fit(CORPUS, 1, groups=YEARS, passes=60, static_passes=5, chains=1)
     np.testing.assert_allclose(fit.prevalence_by_slice, 1)
@@ -223,7 +226,9 @@ def table_of(tmp_path, years=True):
     path = tmp_path / "texts.csv"
     lines = ["id,text,year,party"]
     for i in range(24):
-        words = " ".join(word * 3 for word, n in zip("abcdefg", COUNTS[i], strict=True) for _ in range(n))
+        words = " ".join(
+            word * 3 for word, n in zip("abcdefg", COUNTS[i], strict=True) for _ in range(n)
+        )
         lines.append(f"d{i},{words},{YEARS[i] if years else ''},{'DR'[i % 2]}")
     path.write_text("\n".join(lines))
     return path
@@ -237,7 +242,7 @@ def test_the_command_reads_columns(tmp_path):
     options = [*READING, "--topics", 2, "--passes", 60, "--static-passes", 20, "--holdout", 2]
     result = invoke("dtm", texts, "--time", "year", *options, "--out", out)
     assert result.exit_code == 0, result.output
-    run = dtm.load(out)
+    run = dtm.Fit.load(out)
     assert run.slices.names == ("1914", "1944", "1974")
     assert run.place.tolist() == np.repeat([0, 1, 2], 8).tolist()
     again = invoke("dtm", "--resume", out, "--passes", 70, "--quiet")
@@ -251,6 +256,7 @@ def test_the_command_reads_columns(tmp_path):
     assert dated["perplexity"] < undated["perplexity"]
 
 
+@pytest.mark.slow
 def test_the_command_reads_groups_from_another_file(tmp_path):
     texts, out = table_of(tmp_path), tmp_path / "run"
     metadata = tmp_path / "about.csv"
@@ -258,7 +264,7 @@ def test_the_command_reads_groups_from_another_file(tmp_path):
     options = [*READING, "--topics", 2, "--passes", 6, "--static-passes", 2, "--chains", 1]
     columns = ["--by", "side", "--metadata", metadata]
     assert invoke("dtm", texts, *columns, *options, "--out", out).exit_code == 0
-    run = dtm.load(out)
+    run = dtm.Fit.load(out)
     assert run.slices.names == ("L", "R")
     assert run.place.tolist() == [0, 1] * 12
     axes = run.plot(0, 2)

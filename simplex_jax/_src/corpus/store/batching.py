@@ -49,10 +49,11 @@ def batches(
         >>> import pathlib, tempfile
         >>> import jax
         >>> from simplex_jax import corpus
+        >>> from simplex_jax._src.corpus import store
         >>> with tempfile.TemporaryDirectory() as place:
         ...     fruit = corpus.from_counts([[2, 1], [0, 3], [1, 0]])
-        ...     stored = corpus.write_store(pathlib.Path(place, "fruit"), fruit)
-        ...     batch = next(corpus.stored_batches(stored, 2, jax.random.key(0)))
+        ...     stored = store.write(pathlib.Path(place, "fruit"), fruit)
+        ...     batch = next(store.batches(stored, 2, jax.random.key(0)))
         >>> batch.tokens.shape, batch.starts.shape
         ((6,), (2,))
     """

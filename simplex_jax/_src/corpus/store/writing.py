@@ -30,9 +30,10 @@ def write(path: str | Path, corpus: Corpus) -> Stored:
     Example:
         >>> import pathlib, tempfile
         >>> from simplex_jax import corpus
+        >>> from simplex_jax._src.corpus import store
         >>> fruit = corpus.from_counts([[2, 0, 1], [0, 1, 0]])
         >>> with tempfile.TemporaryDirectory() as place:
-        ...     stored = corpus.write_store(pathlib.Path(place, "fruit"), fruit)
+        ...     stored = store.write(pathlib.Path(place, "fruit"), fruit)
         ...     stored.documents, stored.tokens
         (2, 4)
     """

@@ -9,7 +9,7 @@ from simplex_jax._src.models.dtm.model import build
 from simplex_jax._src.models.dtm.options import Arguments, Options, settle
 from simplex_jax._src.models.options import takes
 from simplex_jax._src.models.records import Model
-from simplex_jax._src.models.topics import proportions
+from simplex_jax._src.models.topics import evaluation, proportions
 
 MODEL = Fit.MODEL = Model(
     name="dtm",
@@ -25,6 +25,7 @@ MODEL = Fit.MODEL = Model(
     describe=slices.facts,
     files=report.FILES,
     infer=proportions.infer,
+    score=evaluation.score,
     alone="its slices are not shared",
 )
 

@@ -18,7 +18,7 @@ from simplex_jax._src.models.dtm.options import Arguments
 from simplex_jax._src.models.dtm.slices import Sliced, sliced
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.topics import engine, measures
+from simplex_jax._src.models.topics import engine, evaluation
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime import output
@@ -83,9 +83,7 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Sliced:
         columns = _columns(input, corpus, reading)
     directories.check_words(corpus.vocabulary)
     predict = reading["predict"].split(",") if reading["predict"] is not None else ()
-    return sliced(
-        corpus, **columns, slices=_number(reading["slices"]), predict=tuple(predict)
-    )
+    return sliced(corpus, **columns, slices=_number(reading["slices"]), predict=tuple(predict))
 
 
 def _columns(input: Path, corpus: Corpus, reading: dict[str, Any]) -> dict[str, Sequence[Any]]:
@@ -170,7 +168,7 @@ def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -
     measured = {
         "perplexity": fitting.held_out_perplexity(fitted, documents, place, seed=seed),
         "documents": documents.shape[0],
-        **measures.quality(fitted, documents),
+        **evaluation.measure_topics(fitted, documents),
     }
     click.echo(json.dumps(output.plain(measured), indent=2))
 

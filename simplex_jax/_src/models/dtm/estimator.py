@@ -1,13 +1,17 @@
 """Topics in slices as a scikit-learn estimator."""
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 
 from simplex_jax._src.models import dtm
 from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models.dtm.options import Options
+from simplex_jax._src.models.topics import proportions
 from simplex_jax._src.models.topics.estimator import CountEstimator
+from simplex_jax._src.models.topics.fits import Draw, Shares
 
 
 @common.parameters_of(Options)
@@ -90,3 +94,11 @@ class DynamicTopicModel(CountEstimator):
         self.prevalence_by_slice_, self.slices_ = fitted.prevalence_by_slice, fitted.slices
         common.end(fitted.interrupted)
         return fitted.proportions
+
+    def _draws(self) -> list[Draw]:
+        return [Draw(self.components_, self.alpha_, np.arange(len(self.components_)))]
+
+    def _shards(self, counts: sp.csr_array) -> Iterator[Shares]:
+        return proportions.shards(
+            self.components_, self.alpha_, counts, seed=self.seed_, share_error=self.share_error
+        )

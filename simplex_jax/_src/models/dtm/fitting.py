@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -24,8 +24,10 @@ from simplex_jax._src.models.dtm.options import Options, start_of
 from simplex_jax._src.models.dtm.slices import HeldOut, Sliced, Slices
 from simplex_jax._src.models.heldout import measured
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.topics import listing, perplexity, proportions
+from simplex_jax._src.models.topics import evaluation, proportions
 from simplex_jax._src.models.topics.data import Size, as_data, in_memory, predictable, size_of
+from simplex_jax._src.models.topics.fits import Draw, Shares
+from simplex_jax._src.models.topics.report import leading_words, topic_lines
 from simplex_jax._src.report.examples import representative
 from simplex_jax._src.runtime import gathering, session
 from simplex_jax._src.runtime.gathering import Gathered, Kept, Posterior
@@ -130,10 +132,20 @@ class Fit(pipeline.Fit):
     shared: np.ndarray
     num_empty_documents: int = 0
 
-    @property
-    def complete(self) -> tuple[np.ndarray, np.ndarray]:
-        """The mean topics over the slices and the concentrations of their proportions."""
-        return self.topics, self.alpha
+    def draws(self) -> list[Draw]:
+        """Return the mean topics over the slices, as one draw."""
+        return [Draw(self.topics, self.alpha, np.arange(len(self.topics)))]
+
+    def shards(self, documents: sp.csr_array, *, seed: int) -> Iterator[Shares]:
+        """Yield the topic proportions of documents of no slice; see `proportions.shards`."""
+        return proportions.shards(
+            self.topics,
+            self.alpha,
+            documents,
+            seed=seed,
+            share_error=self.settings.share_error,
+            engine=self.settings.engine,
+        )
 
     @property
     def mixed(self) -> np.ndarray:
@@ -143,17 +155,22 @@ class Fit(pipeline.Fit):
 
     def to_record(self) -> Topics:
         """Return the mean topics over the slices in the form that `simplex_jax.evaluate` uses."""
-        return Topics(
-            self.topics, self.metrics, {}, self.order, self.vocabulary, self.interrupted
-        )
+        return Topics(self.topics, self.metrics, {}, self.order, self.vocabulary, self.interrupted)
 
     def lines(self) -> list[str]:
         """Return a line for each topic, the most prevalent first."""
-        return listing.listed(self.prevalence, listing.leading(self.topics, self.vocabulary))
+        return topic_lines(self.prevalence, leading_words(self.topics, self.vocabulary))
 
-    def leading(self, topic: int, most: int = 10) -> np.ndarray:
+    def leading_words(self, topic: int, most: int = 10) -> np.ndarray:
         """Return the leading words of a topic in each slice, int [T, most], the first first."""
         return top_words(self.topics_by_slice[:, topic], most)
+
+    def changing_words(self, topic: int, slices: np.ndarray, most: int) -> np.ndarray:
+        """Return the leading words of a topic that change most over some slices, int [n]."""
+        among = np.unique(self.leading_words(topic, 2 * most)[slices])
+        rows = self.topics_by_slice[slices][:, topic, among]
+        spread = np.ptp(np.sqrt(rows), axis=0)
+        return among[np.argsort(-spread, kind="stable")[:most]]
 
     def interval(self, topic: int, words: Sequence[int] | np.ndarray) -> np.ndarray:
         """Return the ends of the intervals of words in a topic by slice, [2, T, n], or NaN."""
@@ -184,20 +201,25 @@ class Fit(pipeline.Fit):
         corpus, place = placed(self, data, times, groups)
         return in_slices(self, corpus.counts, place, seed=arguments.seed(seed))[0]
 
-    def score(
-        self, data: Any, *, times: Any = None, groups: Any = None, seed: int = 0
-    ) -> float:
+    def score(self, data: Any, *, times: Any = None, groups: Any = None, seed: int = 0) -> float:
         """Return the mean log predictive probability of a word in one half of each document.
 
         Proportions are inferred from the other half, with the mean topics of the document's slice.
         For arguments and errors see `transform`; without times and groups, topics are the means
         over the slices.
         """
+        if times is None and groups is None:
+            return super().score(data, seed=seed)
         corpus, place = placed(self, data, times, groups)
         return -np.log(held_out_perplexity(self, corpus.counts, place, seed=arguments.seed(seed)))
 
     def plot(
-        self, topic: int, words: Sequence[str] | int = 5, *, group: str | None = None, axes: Any = None
+        self,
+        topic: int,
+        words: Sequence[str] | int = 5,
+        *,
+        group: str | None = None,
+        axes: Any = None,
     ) -> Any:
         """Plot the probabilities of words in a topic by slice, with the bands of their intervals.
 
@@ -214,9 +236,36 @@ class Fit(pipeline.Fit):
         Raises:
             ValueError: There is no such topic, word or group.
         """
-        from simplex_jax._src.models.dtm.report import plot
+        from simplex_jax._src.evaluate import plots  # here, since it needs Matplotlib
 
-        return plot(self, topic, words, group, axes)
+        number, slices = self.settings.num_topics, self.slices
+        if not 0 <= topic < number:
+            raise ValueError(f"topic must be from 0 to {number - 1}; it is {topic}")
+        known = slices.courses()
+        if group is not None and group not in known:
+            raise ValueError(
+                f"group must be one of {', '.join(name for name in known if name) or 'none'}; it "
+                f"is {group!r}"
+            )
+        some = known[group] if group is not None else next(iter(known.values()))
+        if isinstance(words, int):
+            chosen = self.changing_words(topic, some, words)
+        else:
+            place = {word: w for w, word in enumerate(self.vocabulary)}
+            if missing := [word for word in words if word not in place]:
+                raise ValueError(f"words: {', '.join(missing)} are not in the vocabulary")
+            chosen = np.array([place[word] for word in words])
+        lower, upper = self.interval(topic, chosen)[:, some]
+        return plots.curves(
+            slices.times[some] if slices.timed else np.arange(len(some)),
+            self.topics_by_slice[some][:, topic, chosen],
+            lower,
+            upper,
+            [self.vocabulary[word] for word in chosen],
+            labels=None if slices.timed else [slices.names[t] for t in some],
+            name=f"probability in topic {topic}",
+            axes=axes,
+        )
 
 
 def window_of(settings: Options) -> Window:
@@ -247,7 +296,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     window = window_of(settings)
     measures: dict[str, Any] = {}
     if plan.heldout is not None:
-        measures["evaluation"] = perplexity.Evaluation(
+        measures["evaluation"] = evaluation.Evaluation(
             model.completion(plan.heldout, number),
             key_evaluate,
             settings.chains,
@@ -301,9 +350,9 @@ def _read(state: model.State, tokens: jax.Array, weights: jax.Array) -> dict[str
     alpha = jnp.moveaxis(state.total[..., None, None] * prevalence, -2, -1)
     return {
         "topics_by_slice": topics,
-        "topics": jnp.einsum("...tv,t->...v", topics, weights),
+        "topics": jnp.sum(topics * weights[:, None], axis=-2),
         "alpha_by_slice": alpha,
-        "alpha_of_topics": alpha @ weights,
+        "alpha_of_topics": jnp.sum(alpha * weights, axis=-1),
         "prevalence": tokens.sum(axis=-2) / tokens.sum(axis=(-2, -1))[..., None],
         "prevalence_by_slice": prevalence,
         "steadiness": state.steadiness,
@@ -393,7 +442,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         np.ascontiguousarray(np.swapaxes(array, 0, 1))
         for array in moments["topics_by_slice"].pooled(order, shared)
     )
-    alpha_by_slice, alpha_sd = moments["alpha_by_slice"].pooled(order, shared)[0].T, None
+    alpha_by_slice = moments["alpha_by_slice"].pooled(order, shared)[0].T
     alpha, alpha_sd = moments["alpha_of_topics"].pooled(order, shared)
     share = _matched(traces["prevalence"], order, shared)
     path = _matched(traces["prevalence_by_slice"], order, shared)
@@ -553,7 +602,7 @@ def in_slices(
 def topics_of(fitted: Fit, t: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean topics and concentrations of a slice, of all slices together for -1."""
     if t < 0:
-        return fitted.complete
+        return fitted.topics, fitted.alpha
     topics = fitted.topics_by_slice[t]
     # Means over chains that differ by topic are not exactly normalised.
     return topics / topics.sum(axis=1, keepdims=True), fitted.alpha_by_slice[t]
@@ -576,6 +625,6 @@ def held_out_perplexity(
         np.asarray(model.log_predictive(key, log_topics, alpha, data), np.float64)
         for key in jax.random.split(jax.random.key(seed), proportions.CHAINS)
     ]
-    return perplexity.perplexity(
+    return evaluation.perplexity(
         logsumexp(log_p, axis=0) - np.log(len(log_p)), np.ravel(data.counts)
     )

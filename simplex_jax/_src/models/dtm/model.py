@@ -38,11 +38,11 @@ from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus, Documents
 from simplex_jax._src.draws.keys import by_native_code
 from simplex_jax._src.models.dtm.slices import HeldOut
-from simplex_jax._src.models.topics import concentrations, local, perplexity
+from simplex_jax._src.models.topics import concentrations, evaluation
 from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.concentrations import LEAST, Evidence, Prior
+from simplex_jax._src.models.topics.evaluation import Completion
 from simplex_jax._src.models.topics.native import calls
-from simplex_jax._src.models.topics.perplexity import Completion
 from simplex_jax._src.samplers import dirichlet_paths as paths
 
 __all__ = ["ALPHA", "BETA", "Info", "Prior", "State", "build"]
@@ -100,8 +100,7 @@ class Model:
     beta: jax.Array
     alpha_prior: Prior | None  # of the mean concentration per topic; None if it is given
     beta_prior: Prior | None
-    topics: dict[str, Any]  # arguments of `dirichlet_paths` for the topics, but for beta
-    prevalence: dict[str, Any]  # and for the prevalence
+    paths: dict[str, Any]  # arguments of `dirichlet_paths`, but for beta
     words: int = dataclasses.field(metadata=_STATIC)
     static: int = dataclasses.field(metadata=_STATIC)  # updates at the start without change
     chains: int | None = dataclasses.field(metadata=_STATIC)
@@ -181,16 +180,15 @@ def build(
         ((20, 2, 2, 4), 67)
     """
     topics, words = shape
-    path = {"concentration": steadiness, "pace": pace}
-    made = {
-        name: paths.build(1.0, gaps, parents=parents, **path) for name in ("topics", "prevalence")
-    }
+    # The prior of the pace, which depends on the gaps, is that of `build`.
+    made: Any = paths.build(1.0, gaps, parents=parents, concentration=steadiness, pace=pace)
+    shared = dict(made.init.args[0].keywords)
     model = Model(
         alpha=_start("alpha", alpha),
         beta=_start("beta", beta),
         alpha_prior=alpha if isinstance(alpha, Prior) else None,
         beta_prior=beta if isinstance(beta, Prior) else None,
-        **{name: _arguments(kernel) for name, kernel in made.items()},
+        paths=shared,
         words=words,
         static=arguments.at_least("static", static, 0),
         chains=None if chains is None else arguments.at_least("chains", chains, 1),
@@ -204,11 +202,6 @@ def build(
 def _start(name: str, value: float | Prior) -> jax.Array:
     number = arguments.scalar(name, value.mean if isinstance(value, Prior) else value)
     return jnp.asarray(number, number.dtype)  # a weak type would cause recompilation
-
-
-def _arguments(kernel: Kernel) -> dict[str, Any]:
-    """Return the checked arguments that `init` and `update` of paths share."""
-    return dict(kernel.init.args[0].keywords)
 
 
 def _all(layout: Layout, key: jax.Array, step: jax.Array) -> Layout:
@@ -227,12 +220,12 @@ def _init_chains(model: Model, layout: Layout, key: jax.Array, topics: ArrayLike
 def _init(model: Model, layout: Layout, key: jax.Array, topics: jax.Array) -> State:
     number, slices = topics.shape[0], layout.starts.shape[0]
     same = jnp.broadcast_to(topics[:, None], (number, slices, model.words))
-    path = paths.init(key, same, **model.topics)
-    prevalence = paths.init(key, jnp.ones((slices, number), same.dtype), **model.prevalence)
+    path = paths.init(key, same, **model.paths)
+    prevalence = paths.init(key, jnp.ones((slices, number), same.dtype), **model.paths)
     if model.static:
         path, prevalence = _begin(model, "topics", path), _begin(model, "prevalence", prevalence)
     total = jnp.asarray(number * model.alpha, same.dtype)
-    labels = local.no_labels(layout.tokens.shape[0], number)
+    labels = engines.no_labels(layout.tokens.shape[0], number)
     none = jnp.zeros(same.shape, jnp.int32)
     alpha = _alpha(total, prevalence)
     labels, counts = _sweep(model, key, path.position, alpha, layout, labels, none)
@@ -252,7 +245,7 @@ def _init(model: Model, layout: Layout, key: jax.Array, topics: jax.Array) -> St
 
 def _begin(model: Model, name: str, path: paths.State) -> paths.State:
     """Let a learned concentration start where paths are found, not at the median of its prior."""
-    if getattr(model, name)["concentration"] is not None:
+    if model.paths["concentration"] is not None:
         return path
     return path._replace(concentration=jnp.full_like(path.concentration, _STEADINESS[name]))
 
@@ -270,7 +263,7 @@ def _update_chains(
     if model.chains is None:
         return _update(model, key, state, layout)
     keys = jax.random.split(key, model.chains)
-    return lax.map(lambda chain: _update(model, *chain, layout), (keys, state))
+    return lax.map(lambda chain: _update(model, chain[0], chain[1], layout), (keys, state))
 
 
 def _update(model: Model, key: jax.Array, state: State, layout: Layout) -> tuple[State, Info]:
@@ -293,10 +286,8 @@ def _update(model: Model, key: jax.Array, state: State, layout: Layout) -> tuple
         return concentrations.move(keys[3], common, evidence, prior, "learn")[0]
 
     def moving() -> tuple[paths.State, paths.State, jax.Array]:
-        prevalence, _ = paths.update(
-            keys[4], state.prevalence, tables, beta=_GAMMA, **model.prevalence
-        )
-        topics, info = paths.update(keys[5], path, counts, beta=bases, **model.topics)
+        prevalence, _ = paths.update(keys[4], state.prevalence, tables, beta=_GAMMA, **model.paths)
+        topics, info = paths.update(keys[5], path, counts, beta=bases, **model.paths)
         return topics, prevalence, bases(info.base_tables)
 
     def static() -> tuple[paths.State, paths.State, jax.Array]:
@@ -310,7 +301,13 @@ def _update(model: Model, key: jax.Array, state: State, layout: Layout) -> tuple
         topics, prevalence, beta = moving()
     alpha = _alpha(total, prevalence)
     labels, new = _sweep(
-        model, jax.random.fold_in(key, 1), topics.position, alpha, layout, state.labels, state.counts
+        model,
+        jax.random.fold_in(key, 1),
+        topics.position,
+        alpha,
+        layout,
+        state.labels,
+        state.counts,
     )
     moved = State(
         topics.position,
@@ -328,7 +325,7 @@ def _update(model: Model, key: jax.Array, state: State, layout: Layout) -> tuple
 
 
 def _together(key: jax.Array, path: paths.State, counts: jax.Array, beta: ArrayLike) -> paths.State:
-    """Draw the base given the counts of all slices, [..., T, V], and make all slices equal to it."""
+    """Draw the base given the counts of all slices, [..., T, V], and make all slices equal."""
     base = draws.log_dirichlet(key, beta + counts.sum(axis=-2))
     position = jnp.broadcast_to(base[..., None, :], path.position.shape)
     return path._replace(position=position, base=base, step=path.step + 1)
@@ -337,7 +334,7 @@ def _together(key: jax.Array, path: paths.State, counts: jax.Array, beta: ArrayL
 def _tables(
     model: Model, key: jax.Array, alpha: jax.Array, layout: Layout, state: State
 ) -> tuple[jax.Array, jax.Array]:
-    """Draw the tables of each topic in the documents of each slice, [T, K], and the sum of log x."""
+    """Draw the tables of each topic in each slice, [T, K], and the sum of log x."""
     key_tables, key_x = jax.random.split(key)
     topics = alpha.shape[1]
 
@@ -346,7 +343,7 @@ def _tables(
         documents = layout.slice(t)
         if model.engine == "native":
             return calls.tables(key, alpha[t], documents, state.labels).astype(alpha.dtype)
-        counts = local.count_labels(state.labels, documents, topics)
+        counts = engines.count_labels(state.labels, documents, topics)
         return draws.crt(key, alpha[t][:, None], counts).sum(axis=1)
 
     number = lax.iota(jnp.int32, alpha.shape[0])
@@ -408,7 +405,8 @@ def completion(heldout: HeldOut, slices: int) -> Completion:
         DeviceCorpus(
             observed.tokens, jnp.concatenate([observed.starts, ends], axis=1), observed.ids
         ),
-        *map(jnp.asarray, table[:2]),
+        jnp.asarray(table[0]),
+        jnp.asarray(table[1]),
         jnp.asarray(table[2].astype(np.float32)),
     )
 
@@ -429,7 +427,7 @@ def log_predictive(
 
     def of_slice(inputs: tuple[jax.Array, jax.Array, jax.Array, Completion]) -> jax.Array:
         t, key, alpha, data = inputs
-        return perplexity.log_predictive(key, log_topics[:, t], alpha, data, engine=engine)
+        return evaluation.log_predictive(key, log_topics[:, t], alpha, data, engine=engine)
 
     tokens, starts, order = data.observed
     number = alpha.shape[0]

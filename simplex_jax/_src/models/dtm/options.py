@@ -19,8 +19,8 @@ from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.models.topics.concentrations import LEAST, Prior
 from simplex_jax._src.models.topics.data import check_heldout, size_of
 from simplex_jax._src.models.topics.engine import resolve
-from simplex_jax._src.models.topics.options import TopicOptions, check_words
-from simplex_jax._src.models.topics.perplexity import SWEEPS
+from simplex_jax._src.models.topics.evaluation import SWEEPS
+from simplex_jax._src.models.topics.options import SHARE_ERROR, TopicOptions, check_words
 from simplex_jax._src.runtime import session
 
 _PASSES, _SAMPLED, _EVALUATED = 400.0, 2, 10
@@ -75,6 +75,11 @@ class Options(TopicOptions):
         help="Posterior samples of all topics in all slices to keep, evenly spaced over the last "
         "half of the run; each is as large as the topics times the slices. Means and intervals "
         "need none.",
+    )
+    share_error: float = option(
+        "Estimated Monte-Carlo error at which the sampling of a document's topic proportions ends; "
+        "a larger one takes less time.",
+        default=SHARE_ERROR,
     )
     alpha: Any = concentration(
         "Concentration of topic proportions, mean over the topics. learn: sample it.",

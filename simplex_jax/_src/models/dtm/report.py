@@ -1,21 +1,25 @@
 """What people see of topics in slices: warnings, plots, tables and the report of a run."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from simplex_jax._src.evaluate import diagnostics, plots
+from simplex_jax._src.evaluate import diagnostics
 from simplex_jax._src.models.dtm.fitting import Fit
 from simplex_jax._src.models.dtm.slices import Slices
 from simplex_jax._src.models.records import Array, Files, Saved
 from simplex_jax._src.models.topics import tables
-from simplex_jax._src.models.topics.cards import common_rows
-from simplex_jax._src.models.topics.checks import perplexity_warnings, share_warnings
+from simplex_jax._src.models.topics.checks import (
+    empty_warnings,
+    perplexity_warnings,
+    share_warnings,
+)
+from simplex_jax._src.models.topics.report import common_rows
 from simplex_jax._src.report import display, page
-from simplex_jax._src.runtime import output, saved
+from simplex_jax._src.runtime import output
 from simplex_jax._src.runtime.saved import RunError
 
 _LEADING = 10  # words of a topic and slice in the table
@@ -41,78 +45,15 @@ def warn(fitted: Fit) -> list[str]:
             f"{display.counted(many, 'slice')} of {len(fitted.slices.names)} have one document "
             "only: fewer slices tell more of each."
         )
-    sentences += diagnostics.chain_warnings(
-        fitted.num_samples, fitted.diagnostics, fitted.shared
-    )
-    return sentences + share_warnings(fitted)
+    sentences += diagnostics.chain_warnings(fitted.num_samples, fitted.diagnostics, fitted.shared)
+    sentences += share_warnings(fitted.proportions_error, fitted.settings.share_error)
+    return sentences + empty_warnings(fitted.num_empty_documents)
 
 
-def courses(slices: Slices) -> list[tuple[str, np.ndarray]]:
-    """Return the slices of each group in time, with its name; without times all slices at once."""
-    if not slices.timed or not slices.groups:
-        return [("", np.arange(len(slices.names)))]
-    return [(name, np.flatnonzero(slices.group == g)) for g, name in enumerate(slices.groups)]
-
-
-def changing(fitted: Fit, topic: int, some: np.ndarray, most: int) -> np.ndarray:
-    """Return the words of a topic that change most over some slices, int [n]."""
-    rows = fitted.topics_by_slice[some, topic]
-    among = np.unique(fitted.leading(topic, 2 * most)[some])
-    spread = np.ptp(np.sqrt(rows[:, among]), axis=0)
-    return among[np.argsort(-spread, kind="stable")[:most]]
-
-
-def separating(
-    fitted: Fit, topic: int, first: np.ndarray, second: np.ndarray, most: int
-) -> np.ndarray:
+def separating(first: np.ndarray, second: np.ndarray, most: int) -> np.ndarray:
     """Return the words that are most typical of a topic [V] against another, int [n]."""
-    del topic, fitted
     p, q = (np.maximum(x.astype(float), 1e-30) for x in (first, second))
     return np.argsort(-p * np.log(p / q), kind="stable")[:most]
-
-
-def plot(
-    fitted: Fit, topic: int, words: Sequence[str] | int, group: str | None, axes: Any
-) -> Any:
-    """Plot words of a topic by slice; see `Fit.plot`."""
-    number = fitted.settings.num_topics
-    if not 0 <= topic < number:
-        raise ValueError(f"topic must be from 0 to {number - 1}; it is {topic}")
-    slices = fitted.slices
-    known = dict(courses(slices))
-    if group is not None and group not in known:
-        raise ValueError(
-            f"group must be one of {', '.join(name for name in known if name) or 'none'}; it is "
-            f"{group!r}"
-        )
-    some = known[group] if group is not None else next(iter(known.values()))
-    if isinstance(words, int):
-        chosen = changing(fitted, topic, some, words)
-    else:
-        place = {word: w for w, word in enumerate(fitted.vocabulary)}
-        if missing := [word for word in words if word not in place]:
-            raise ValueError(f"words: {', '.join(missing)} are not in the vocabulary")
-        chosen = np.array([place[word] for word in words])
-    axes = plots.figure()[0] if axes is None else axes
-    x = slices.times[some] if slices.timed else np.arange(len(some))
-    ends = fitted.interval(topic, chosen)[:, some]
-    for i, word in enumerate(chosen):
-        colour = plots.COLOURS[i % len(plots.COLOURS)]
-        mean = fitted.topics_by_slice[some, topic, word]
-        if slices.timed:
-            axes.plot(x, mean, color=colour, lw=1.6, label=fitted.vocabulary[word])
-            axes.fill_between(x, *ends[:, :, i], color=colour, alpha=0.2, lw=0)
-        else:
-            at = x + 0.1 * (i - (len(chosen) - 1) / 2)
-            axes.plot(at, mean, "o", color=colour, ms=4, label=fitted.vocabulary[word])
-            axes.vlines(at, *ends[:, :, i], color=colour, lw=2, alpha=0.5)
-    if not slices.timed:
-        axes.set_xticks(x, [slices.names[t] for t in some], rotation=60, parse_math=False)
-    axes.set(ylabel=f"probability in topic {topic}", ylim=(0, None))
-    axes.grid(axis="y", lw=0.5, alpha=0.5)
-    for text in axes.legend(frameon=False, fontsize="small").get_texts():
-        text.set_parse_math(False)
-    return axes
 
 
 def _curve(fitted: Fit, some: np.ndarray, mean: np.ndarray, ends: np.ndarray) -> dict[str, Any]:
@@ -167,8 +108,10 @@ def _changes(fitted: Fit, topic: int, some: np.ndarray) -> list[dict[str, Any]]:
             for t in (other, one):
                 if t is not None:
                     low, high = ends[:, t, i]
-                    band = "" if np.isnan(low) else (
-                        f" ({display.percent(low)}–{display.percent(high)})"
+                    band = (
+                        ""
+                        if np.isnan(low)
+                        else (f" ({display.percent(low)}–{display.percent(high)})")
                     )
                     parts.append(f"{display.percent(float(rows[t, word]))}%{band}")
             result.append(f"{fitted.vocabulary[word]} {' → '.join(parts)}")
@@ -181,7 +124,7 @@ def _changes(fitted: Fit, topic: int, some: np.ndarray) -> list[dict[str, Any]]:
         return [
             {
                 "name": name,
-                "words": described(separating(fitted, topic, rows[a], rows[b], 5), last, first),
+                "words": described(separating(rows[a], rows[b], 5), last, first),
             }
             for name, a, b in (("entering", last, first), ("leaving", first, last))
         ]
@@ -192,7 +135,7 @@ def _changes(fitted: Fit, topic: int, some: np.ndarray) -> list[dict[str, Any]]:
         {
             "name": slices.names[t],
             "words": described(
-                separating(fitted, topic, rows[t], (total - rows[t]) / (len(rows) - 1), 5), t, None
+                separating(rows[t], (total - rows[t]) / (len(rows) - 1), 5), t, None
             ),
         }
         for t in some
@@ -201,7 +144,7 @@ def _changes(fitted: Fit, topic: int, some: np.ndarray) -> list[dict[str, Any]]:
 
 def _topic(fitted: Fit, row: dict[str, Any], most: int) -> dict[str, Any]:
     topic, slices = row["number"], fitted.slices
-    leading = fitted.leading(topic, most)
+    leading = fitted.leading_words(topic, most)
     row["leading"] = [fitted.vocabulary[w] for w in np.argsort(-fitted.topics[topic])[:3]]
     row["steadiness"] = _estimate(fitted.steadiness[topic], fitted.steadiness_interval[:, topic])
     row["pace"] = (
@@ -210,8 +153,8 @@ def _topic(fitted: Fit, row: dict[str, Any], most: int) -> dict[str, Any]:
         else None
     )
     row["courses"] = []
-    for name, some in courses(slices):
-        words = changing(fitted, topic, some, _CURVES)
+    for name, some in slices.courses().items():
+        words = fitted.changing_words(topic, some, _CURVES)
         ends = fitted.interval(topic, words)[:, some]
         before: set[int] = set(leading[some[0]])
         lines = []
@@ -239,9 +182,7 @@ def _topic(fitted: Fit, row: dict[str, Any], most: int) -> dict[str, Any]:
                 ),
                 "words": [
                     {"word": fitted.vocabulary[word]}
-                    | _curve(
-                        fitted, some, fitted.topics_by_slice[some, topic, word], ends[:, :, i]
-                    )
+                    | _curve(fitted, some, fitted.topics_by_slice[some, topic, word], ends[:, :, i])
                     for i, word in enumerate(words)
                 ],
                 "lines": lines,
@@ -321,7 +262,7 @@ def write(fitted: Fit, place: Path) -> None:
     `prevalence_over_time.csv` the expected share of each topic in a document of each slice, both
     with the ends of their 95% intervals.
     """
-    tables.write(fitted, place)
+    tables.write(fitted, place, fitted.alpha)
     head = ["topic", "slice", "time", "group"]
     output.write_csv(
         place / _OVER_TIME, [*head, "word", "mean", "lower", "upper"], _rows_of_words(fitted)
@@ -341,7 +282,7 @@ def _slice(slices: Slices, t: int) -> tuple[object, ...]:
 
 def _rows_of_words(fitted: Fit) -> Iterator[tuple[object, ...]]:
     for topic in range(fitted.settings.num_topics):
-        words = np.unique(fitted.leading(topic, _LEADING))
+        words = np.unique(fitted.leading_words(topic, _LEADING))
         words = words[np.argsort(-fitted.topics[topic, words], kind="stable")]
         ends = fitted.interval(topic, words)
         for i, word in enumerate(words):
@@ -416,8 +357,6 @@ def restore(run: Saved) -> dict[str, Any]:
     }
 
 
-_TIME = {"least": -np.inf, "unknown": True}
-
 FILES = Files(
     names=(*tables.NAMES, _OVER_TIME, _PREVALENCE),
     arrays={
@@ -451,9 +390,9 @@ FILES = Files(
             "effective": Array("TK"),
             "place": Array("D"),
             "slice_group": Array("T", least=-1),
-            "slice_times": Array("T", **_TIME),
-            "slice_first": Array("T", **_TIME),
-            "slice_last": Array("T", **_TIME),
+            "slice_times": Array("T", least=-np.inf, unknown=True),
+            "slice_first": Array("T", least=-np.inf, unknown=True),
+            "slice_last": Array("T", least=-np.inf, unknown=True),
             "slice_parents": Array("T", least=-1),
             "slice_documents": Array("T"),
         },

@@ -53,6 +53,12 @@ class Slices(NamedTuple):
         """Whether slices have times."""
         return bool(np.isfinite(self.times).all())
 
+    def courses(self) -> dict[str, np.ndarray]:
+        """Return the slices of each group in time, by its name; without times all at once."""
+        if not self.timed or not self.groups:
+            return {"": np.arange(len(self.names))}
+        return {name: np.flatnonzero(self.group == g) for g, name in enumerate(self.groups)}
+
     def find(self, names: Sequence[str], times: Any = None, groups: Any = None) -> np.ndarray:
         """Return the slices of other documents by name, int64 [D]: of their group, the nearest.
 
@@ -169,9 +175,9 @@ def sliced(
         )
     periods, period = _periods(_times(names, times), slices, predict)
     codes = np.arange(max(len(grouped.groups), 1))
-    number = np.zeros((len(codes), len(periods)), np.int64)
-    np.add.at(number, (np.maximum(grouped.values, 0), period), 1)
-    kept = (number > 0) | np.array([entry.predicted for entry in periods])
+    count_of = np.zeros((len(codes), len(periods)), np.int64)
+    np.add.at(count_of, (np.maximum(grouped.values, 0), period), 1)
+    kept = (count_of > 0) | np.array([entry.predicted for entry in periods])
     group, own = np.nonzero(kept)
     places = np.full(kept.shape, -1)
     places[group, own] = np.arange(len(group))
@@ -189,7 +195,7 @@ def sliced(
             first=np.array([periods[i].first for i in own]),
             last=np.array([periods[i].last for i in own]),
             parents=np.where(follows, np.arange(len(group)) - 1, -1),
-            documents=number[group, own],
+            documents=count_of[group, own],
         ),
         places[np.maximum(grouped.values, 0), period],
     )
@@ -260,7 +266,7 @@ def _times(names: Sequence[str], times: Any) -> Column:
     if read.kind == "group":
         array, _ = cells_of("times", times)
         wrong = [row for row, cell in enumerate(array) if _is_group(cell)]
-        shown = wrong or range(len(array))
+        shown = wrong or list(range(len(array)))
         some = [f"{printable(array[row])!r} of {printable(names[row])!r}" for row in shown[:3]]
         raise ValueError(
             f"times: {len(shown):,} of {len(array):,} are neither numbers nor dates of one "
@@ -298,7 +304,7 @@ def _check(names: Sequence[str], what: str, read: Column) -> None:
     values = read.values
     missing = np.flatnonzero(values < 0 if read.kind == "group" else ~np.isfinite(values))
     if missing.size:
-        some = listed([repr(printable(names[row])) for row in missing])
+        some = listed([repr(printable(names[int(row)])) for row in missing])
         raise ValueError(
             f"{what}s: {missing.size:,} of {len(names):,} documents have no {what}, {some}: add "
             "them, or leave these documents out"
@@ -325,6 +331,4 @@ def hold_out(data: Sliced, count: int, seed: int) -> tuple[Sliced, HeldOut | Non
 
 def facts(plan: Any) -> dict[str, Any]:
     """Return facts about the documents of a run."""
-    return describe(plan._replace(data=plan.data.corpus)) | {
-        "slices": len(plan.data.slices.names)
-    }
+    return describe(plan._replace(data=plan.data.corpus)) | {"slices": len(plan.data.slices.names)}

@@ -143,8 +143,8 @@ class Evaluation(HeldOut):
     """The hook that records perplexities of the current topics, see `HeldOut`.
 
     `read` returns the log topics [K, V] and the concentrations [K] of a state, by default its
-    `position` and `alpha`, and `predict` is `log_predictive` or takes its place. With several chains, along the first axis, `perplexity` averages the
-    logarithm of their perplexities.
+    `position` and `alpha`, and `predict` is `log_predictive` or takes its place. With several
+    chains, along the first axis, `perplexity` averages the logarithm of their perplexities.
     """
 
     def __init__(
