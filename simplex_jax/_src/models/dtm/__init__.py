@@ -22,6 +22,7 @@ MODEL = Fit.MODEL = Model(
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=report.warn,
+    judge=report.judge,
     describe=slices.facts,
     files=report.FILES,
     infer=proportions.infer,

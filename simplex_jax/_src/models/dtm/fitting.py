@@ -25,7 +25,14 @@ from simplex_jax._src.models.dtm.slices import HeldOut, Sliced, Slices
 from simplex_jax._src.models.heldout import measured
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.topics import evaluation, proportions
-from simplex_jax._src.models.topics.data import Size, as_data, in_memory, predictable, size_of
+from simplex_jax._src.models.topics.data import (
+    Size,
+    as_data,
+    in_memory,
+    num_empty,
+    predictable,
+    size_of,
+)
 from simplex_jax._src.models.topics.fits import Draw, Shares
 from simplex_jax._src.models.topics.report import leading_words, topic_lines
 from simplex_jax._src.report.examples import representative
@@ -157,9 +164,16 @@ class Fit(pipeline.Fit):
         """Return the mean topics over the slices in the form that `simplex_jax.evaluate` uses."""
         return Topics(self.topics, self.metrics, {}, self.order, self.vocabulary, self.interrupted)
 
+    @property
+    def stable(self) -> np.ndarray:
+        """Whether all of several chains have found a topic, bool [K]; False for one chain."""
+        return matching.stable(self.shared)
+
     def lines(self) -> list[str]:
         """Return a line for each topic, the most prevalent first."""
-        return topic_lines(self.prevalence, leading_words(self.topics, self.vocabulary))
+        return topic_lines(
+            self.prevalence, leading_words(self.topics, self.vocabulary), stable=self.stable
+        )
 
     def leading_words(self, topic: int, most: int = 10) -> np.ndarray:
         """Return the leading words of a topic in each slice, int [T, most], the first first."""
@@ -313,7 +327,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     )
     measures["posterior"] = _gather(settings, window, weights / weights.sum(), shape, plan)
     measures["kept"] = Kept(
-        functools.partial(_kept, settings.chains), settings.keep_samples, window, folder
+        functools.partial(_kept, settings.chains), settings.keep_samples or 0, window, folder
     )
     measures["records"] = _records(size)
     key_topics, key_state = split(key_init)
@@ -509,7 +523,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         order=order,
         shared=shared,
         samples=run.measures["kept"].samples(),
-        num_empty_documents=int((np.diff(documents.counts.indptr) == 0).sum()),
+        num_empty_documents=num_empty(documents),
     )
     shares, errors = in_slices(
         result, documents.counts, plan.data.place, seed=settings.seed, progress=run.progress

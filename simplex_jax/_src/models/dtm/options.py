@@ -12,6 +12,7 @@ from simplex_jax._src.models.options import (
     concentration,
     gamma_prior,
     number,
+    number_kept,
     option,
     options,
 )
@@ -69,12 +70,12 @@ class Options(TopicOptions):
         unset="10; more if evaluations would take over a 20th of the time",
     )
     sample_every: int | None = again("sample_every", default=None, unset="2")
-    keep_samples: int = again(
+    keep_samples: int | None = again(
         "keep_samples",
-        default=0,
-        help="Posterior samples of all topics in all slices to keep, evenly spaced over the last "
-        "half of the run; each is as large as the topics times the slices. Means and intervals "
-        "need none.",
+        default=None,
+        help="Posterior samples to keep of each chain, evenly spaced over the last half of the "
+        "run, or all of them if there are fewer. Each takes 4 bytes per topic, slice and word, on "
+        "disk, or in Python without samples_dir in memory.",
     )
     share_error: float = option(
         "Estimated Monte-Carlo error at which the sampling of a document's topic proportions ends; "
@@ -168,6 +169,12 @@ def settle(data: Sliced, heldout: Any, options: Options) -> Options:
         **priors,
         engine=resolve(options.engine, options.num_topics),
         batch_size=size.documents,
+        keep_samples=number_kept(
+            options.keep_samples,
+            options.chains,
+            options.num_topics * len(data.slices.names),
+            size.words,
+        ),
         passes=None,
         **length._asdict(),
     )

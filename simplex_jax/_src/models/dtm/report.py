@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from simplex_jax._src.evaluate import diagnostics
+from simplex_jax._src.models import verdict
 from simplex_jax._src.models.dtm.fitting import Fit
 from simplex_jax._src.models.dtm.slices import Slices
 from simplex_jax._src.models.records import Array, Files, Saved
@@ -45,9 +46,23 @@ def warn(fitted: Fit) -> list[str]:
             f"{display.counted(many, 'slice')} of {len(fitted.slices.names)} have one document "
             "only: fewer slices tell more of each."
         )
-    sentences += diagnostics.chain_warnings(fitted.num_samples, fitted.diagnostics, fitted.shared)
+    sentences += diagnostics.few_samples(fitted.num_samples)
     sentences += share_warnings(fitted.proportions_error, fitted.settings.share_error)
-    return sentences + empty_warnings(fitted.num_empty_documents)
+    return sentences + empty_warnings(fitted.num_empty_documents, len(fitted.names))
+
+
+def judge(fitted: Fit, longer: str) -> list[str]:
+    """Return the verdict, given the command or call of a longer run; see `Results.verdict`."""
+    mixed = fitted.mixed
+    sentences = [verdict.predictions(fitted, "perplexity")]
+    if len(fitted.topics) > 1:
+        sentences.append(
+            verdict.topics(fitted, np.any(mixed, axis=0), fitted.prevalence_range)
+            + f" {mixed.mean():.0%} of the topics of slices have intervals."
+        )
+    if verdict.SETTLED not in sentences[0] or not mixed.all():
+        sentences += verdict.improvement(verdict.MORE_TOPICS, longer)
+    return sentences
 
 
 def separating(first: np.ndarray, second: np.ndarray, most: int) -> np.ndarray:
