@@ -3,6 +3,7 @@
 Each statistical test fails by chance with a probability of at most 1e-3 at a fresh seed.
 """
 
+import dataclasses
 import functools
 import itertools
 
@@ -11,8 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import special, stats
+from support import native_code
 from support import statistics_checks as checks
+from support.marks import slow_but
 
+from simplex_jax._src.draws import native
+from simplex_jax._src.native.library import NativeCodeWarning
 from simplex_jax._src.samplers import dirichlet_paths, seating
 
 # A chain; two chains, of which one branches; groups.
@@ -107,6 +112,21 @@ def joint(name, key, seed, number=20_000, steps=6, **options):
     return checks.family(result)
 
 
+def use_xla(monkeypatch):
+    monkeypatch.setattr(dirichlet_paths, "_lowered", lambda call, native, xla, *given: xla(*given))
+
+
+@pytest.fixture(params=slow_but(["native", "xla"], "native"))
+def lowering(request, monkeypatch):
+    """Run a test on native code and on XLA."""
+    if request.param == "native":
+        native_code.needs(native.PATHS)
+    else:
+        use_xla(monkeypatch)
+    return request.param
+
+
+@pytest.mark.usefixtures("lowering")
 @pytest.mark.parametrize("name", FORESTS)
 def test_the_joint_distribution_is_kept(name, getkey, seed):
     assert joint(name, getkey(), seed) == {}
@@ -172,12 +192,12 @@ def rest_forgotten(monkeypatch):
 
 def prior_forgotten(monkeypatch):
     """A prior of c^-1/2 that is flat."""
-    right = dirichlet_paths._Prior.log_density
+    right = dirichlet_paths._log_prior
 
-    def wrong(self, c, r):
-        return right(self, c, r) - 0.5 * jnp.log(c)
+    def wrong(prior, c, r):
+        return right(prior, c, r) - 0.5 * jnp.log(c)
 
-    monkeypatch.setattr(dirichlet_paths._Prior, "log_density", wrong)
+    monkeypatch.setattr(dirichlet_paths, "_log_prior", wrong)
 
 
 FIXED = {"concentration": 5.0, "pace": 1.0}
@@ -194,14 +214,16 @@ MUTANTS = {
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutants_are_seen(mutant, monkeypatch, getkey, seed):
+    use_xla(monkeypatch)
     mutant(monkeypatch)
-    assert joint("forest", getkey(), seed, **{"number": 8_000} | MUTANTS[mutant]) != {}
+    assert joint("forest", getkey(), seed, **{"number": 8_000, "moves": 2} | MUTANTS[mutant]) != {}
 
 
 def test_the_setting_of_a_mutant_passes_without_it(getkey, seed):
     assert joint("forest", getkey(), seed, **FIXED) == {}
 
 
+@pytest.mark.usefixtures("lowering")
 def test_without_counts_vectors_have_the_stated_moments(getkey, seed):
     """Mean p_0 and, to first order in 1 / c, variance p_0 / c, across any gaps."""
     number, c = 20_000, 100.0
@@ -247,16 +269,20 @@ def moment_checks(p, mean, square):
     return checks.family(result)
 
 
-def test_a_large_concentration_is_one_vector_for_all(getkey):
-    counts = np.array([[3, 0, 1], [0, 2, 2], [4, 0, 0]])
-    kernel = dirichlet_paths.build(0.5, [0.0, 0.1, 2.0], concentration=1e7, pace=1.0)
+@pytest.mark.usefixtures("lowering")
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_large_concentration_is_one_vector_for_all(times, getkey):
+    """It has the distribution of a topic of LDA."""
+    counts = np.array([[3, 0, 1], [0, 2, 2], [4, 0, 0]])[:times]
+    kernel = dirichlet_paths.build(0.5, [0.0, 0.1, 2.0][:times], concentration=1e7, pace=1.0)
     p = posterior_moments(kernel, counts, getkey(), 20_000, 20)
     a = 0.5 + counts.sum(axis=0)
     total = a.sum()
-    mean, square = (np.tile(x, (3, 1)) for x in (a / total, a * (a + 1) / total / (total + 1)))
+    mean, square = (np.tile(x, (times, 1)) for x in (a / total, a * (a + 1) / total / (total + 1)))
     assert moment_checks(p, mean, square) == {}
 
 
+@pytest.mark.usefixtures("lowering")
 def test_a_large_pace_is_independent_vectors_given_the_base(getkey):
     counts, base, c = np.array([[3, 0, 1], [0, 2, 2], [4, 0, 0]]), np.array([0.5, 0.2, 0.3]), 6.0
     kernel = dirichlet_paths.build(1e7 * base, [0.0, 0.1, 2.0], concentration=c, pace=1e3)
@@ -294,6 +320,7 @@ def two_vectors(counts, base, c, e, w, nodes=220):
     return np.stack(moments[:2]), np.stack(moments[2:])
 
 
+@pytest.mark.usefixtures("lowering")
 @pytest.mark.parametrize("gap", [0.05, 0.5])
 def test_two_vectors_against_quadrature(gap, getkey):
     counts, base, c = ((3, 0, 1), (0, 2, 9)), (0.5, 0.2, 0.3), 6.0
@@ -315,7 +342,8 @@ def test_tables_and_their_kinds(n, a, p, getkey):
     """The exact distribution of tables by convolution, and of the first kind among them."""
     size = 20_000
     given = (jnp.full(size, value) for value in (float(n), a, np.log(p / (1 - p))))
-    tables, first = (np.asarray(x, int) for x in jax.jit(seating.seat)(getkey(), *given))
+    keys = jax.random.split(getkey(), 3)
+    tables, first = (np.asarray(x, int) for x in jax.jit(seating.seat)(keys, *given))
     law = np.ones(1)
     for i in range(n):
         q = a / (a + i)
@@ -334,11 +362,211 @@ def test_tables_and_their_kinds(n, a, p, getkey):
     assert checks.family(result) == {}
 
 
+@pytest.mark.parametrize(
+    ("n", "a"), [(1214, 400.0), (1258, 1000.0), (3351, 100.0), (23_104, 50.0), (19_317, 7e5)]
+)
+def test_many_tables_are_close_to_the_exact_distribution(n, a):
+    """In total variation, at the smallest variance at which they are used."""
+    p, size = a / (a + np.arange(n)), 512  # 32 standard deviations
+    first = int(p.sum()) - size // 2
+    frequency = 2 * np.pi * np.arange(size // 2 + 1) / size
+    log_characteristic = -1j * frequency * first
+    for some in np.array_split(p, 10):
+        log_characteristic += np.log1p(some[:, None] * np.expm1(1j * frequency)).sum(axis=0)
+    exact = np.fft.irfft(np.exp(log_characteristic.conj()), size)
+    with jax.enable_x64(True):
+        number = first + np.arange(size)
+        low, high = np.full(size, -12.0), np.full(size, 12.0)
+        for _ in range(60):  # the normal from which on there are more tables
+            z = (low + high) / 2
+            drawn, many = seating.many_tables(jnp.asarray(z), jnp.full(size, float(n)), a)
+            upward = n > 2.5 * a
+            below = np.asarray(drawn <= number if upward else drawn > number)
+            low, high = np.where(below, z, low), np.where(below, high, z)
+    assert bool(many[0])
+    assert 256 <= (p * (1 - p)).sum() < 258
+    cumulative = stats.norm.cdf(low) if upward else stats.norm.sf(low)
+    assert abs(np.diff(cumulative, prepend=0) - exact).sum() / 2 < 2e-6
+
+
 def test_the_error_of_stirlings_formula():
     a = np.array([1e-12, 1e-6, 0.01, 0.5, 1, 2, 3.9, 4, 10, 1e3, 1e8])
     exact = special.gammaln(a) - ((a - 0.5) * np.log(a) - a + 0.5 * np.log(2 * np.pi))
     found = seating.stirling(jnp.asarray(a, jnp.float32))
     np.testing.assert_allclose(found, exact, atol=2e-6)
+
+
+@pytest.mark.parametrize("tables", [1e3, 1e7, 1e9])
+def test_ratios_given_tables_have_the_digits_of_float32(tables, seed):
+    """Near the mode, where moves are accepted; sums of logs are wrong by 1 at 1e7 tables."""
+    rng = np.random.default_rng(seed)
+    parents, gaps = np.arange(-1, 9), np.full(10, 0.5)
+    c, r = tables * rng.uniform(0.3, 3), rng.uniform(0.1, 2)
+    h = np.append(np.inf, r * gaps[1:])
+    w = -1 / np.expm1(-2 * h)
+    seated = np.full(10, tables)
+    inherited = np.round(seated * rng.uniform(0.3, 0.9, 10) * (parents >= 0))
+    log_q = -seated / (c * w) * rng.uniform(0.5, 1, 10)
+    new = r * (1 + rng.normal(size=200) / np.sqrt(tables))
+
+    def ratios(dtype):
+        def cast(x, shape=()):
+            return jnp.broadcast_to(
+                jnp.asarray(np.float32(x), dtype).reshape(-1, *shape), (10, 200)
+            )
+
+        forest = dirichlet_paths._Forest(jnp.asarray(gaps, dtype), jnp.asarray(parents))
+        told = dirichlet_paths._Seated(*(cast(x, (1,)) for x in (seated, inherited, seated)))
+        some = jnp.asarray(np.float32(new), dtype)
+        one = jnp.ones(200, dtype)
+        return np.asarray(
+            dirichlet_paths._log_ratio_of_paces(
+                some,
+                one * jnp.asarray(np.float32(r), dtype),
+                one * jnp.asarray(np.float32(c), dtype),
+                cast(log_q, (1,)),
+                told,
+                forest,
+            ),
+            np.float64,
+        )
+
+    found = ratios(jnp.float32)
+    with jax.enable_x64(True):
+        exact = ratios(jnp.float64)
+    assert np.ptp(exact) > 1
+    np.testing.assert_allclose(found, exact, rtol=1e-3, atol=5e-3)
+
+
+def moved(counts, vectors, c, dtype, lowering):
+    """Return c and r after moves given vectors."""
+    position, base = (jnp.asarray(x, dtype) for x in vectors)
+    rng = np.random.default_rng(0)
+    count = 60
+    lengths = 0.3 * 10 ** -rng.uniform(0, 4, (count, 2))
+    factors = jnp.asarray(np.float32(np.exp(lengths * rng.normal(size=(count, 2)))), dtype)
+    limits = jnp.asarray(np.float32(-rng.exponential(size=count)), dtype)
+    forest = (
+        jnp.asarray(np.float32([0, 0.2, 1.0, 0.05]), dtype),
+        jnp.asarray([-1, 0, 1, 1], jnp.int32),
+    )
+    given = [jnp.asarray(counts, dtype), position, base, *(jnp.asarray(x, dtype) for x in (c, 0.7))]
+    prior = jnp.asarray(np.float32([0.2, 0.0, 1.5]), dtype)
+    move = native.move_paths if lowering == "native" else dirichlet_paths._move_by_xla
+    return [float(x) for x in jax.jit(move)(*given, factors, limits, *forest, prior)]
+
+
+@pytest.mark.parametrize("c", [1.0, 1e3, 1e7])
+def test_moves_given_vectors_have_the_digits_of_float32(c, lowering, seed):
+    """The same moves are accepted as in float64."""
+    rng = np.random.default_rng(seed)
+    base = log_dirichlet(rng, np.full(300, 0.5))
+    position = np.zeros((4, 300))
+    for t, (parent, h) in enumerate([(-1, np.inf), (0, 0.14), (1, 0.7), (1, 0.035)]):
+        e, w = -np.expm1(-h), -1 / np.expm1(-2 * h)
+        mean = e * np.exp(base) + (1 - e) * np.exp(position[max(parent, 0)]) * (parent >= 0)
+        position[t] = log_dirichlet(rng, np.maximum(c * w * mean, 1e-12))
+    vectors = [np.float32(np.maximum(x, -1e12)) for x in (position, base)]
+    counts = rng.poisson(0.3, (4, 300))
+    found = moved(counts, vectors, c, jnp.float32, lowering)
+    with jax.enable_x64(True):
+        exact = moved(counts, vectors, c, jnp.float64, "xla")
+    assert exact[2] > 3
+    np.testing.assert_allclose(found, exact, rtol=1e-5)
+
+
+def both_lowerings(name, position, counts, key, c, r, monkeypatch):
+    """Return tables and vectors of native code and of XLA, from the same keys."""
+    parents, gaps, _ = FORESTS[name]
+    forest = dirichlet_paths._Forest(jnp.asarray(gaps), jnp.asarray(parents, jnp.int32))
+    base = jnp.log(jnp.mean(jnp.exp(position), axis=-2))
+    state = dirichlet_paths.State(position, base, c, r, jnp.zeros((), jnp.int32))
+
+    def draw(state, counts):
+        customers, base_tables, sums = dirichlet_paths._pass_tables(
+            key, state, counts, c, r, forest
+        )
+        vectors = dirichlet_paths._draw_vectors(key, customers, base, c, r, forest)
+        return customers, base_tables, sums, vectors
+
+    by_native = jax.jit(lambda *given: draw(*given))(state, counts)
+    use_xla(monkeypatch)
+    return by_native, jax.jit(lambda *given: draw(*given))(state, counts)
+
+
+@pytest.mark.parametrize("scale", [0.05, 3.0, 1e4])
+@pytest.mark.parametrize("name", FORESTS)
+def test_native_code_draws_what_xla_draws(name, scale, monkeypatch, getkey, seed):
+    """Up to rounding, which changes a table in some 1e5."""
+    native_code.needs(native.PATHS)
+    rng = np.random.default_rng(seed)
+    shape = (3, len(FORESTS[name][0]), 700)
+    counts = jnp.asarray(rng.poisson(scale * rng.gamma(0.2, 5, shape)), jnp.float32)
+    position = jnp.asarray(log_dirichlet(rng, np.full(shape, 0.1)), jnp.float32)
+    c, r = jnp.asarray([0.5, 300.0, 1e6]), jnp.asarray([0.3, 1e-3, 20.0])
+    found, expected = both_lowerings(name, position, counts, getkey(), c, r, monkeypatch)
+    for x, y in zip(jax.tree.leaves(found[:3]), jax.tree.leaves(expected[:3]), strict=True):
+        assert (np.asarray(x) != np.asarray(y)).mean() < 3e-3
+        np.testing.assert_allclose(x.sum(), y.sum(), rtol=1e-3)
+    far = abs(np.asarray(found[3]) - expected[3]) > 1e-4 * np.maximum(
+        1, abs(np.asarray(expected[3]))
+    )
+    assert far.mean() < 3e-3
+
+
+def test_native_code_does_not_depend_on_threads_nor_on_the_width_of_vectors(getkey, seed):
+    native_code.needs(native.PATHS)
+    rng = np.random.default_rng(seed)
+    shape = (4, 5, 2_000)
+    counts = jnp.asarray(rng.poisson(rng.gamma(0.2, 5, shape)), jnp.float32)
+    position = jnp.asarray(log_dirichlet(rng, np.full(shape, 0.5)), jnp.float32)
+    base, time = position[:, 0], jnp.asarray([np.inf, 0.3, 1e-3, np.inf, 2.0]) * jnp.ones((4, 1))
+    total = jnp.asarray([1.0, 50.0, 1e3, 1e5])[:, None] * jnp.ones(5)
+    parents = jnp.asarray([-1, 0, 1, -1, 3], jnp.int32)
+    keys = jax.random.bits(getkey(), (5, 3, 2))
+    factors, limits = jnp.exp(0.1 * jax.random.normal(getkey(), (4, 9, 2))), jnp.full((4, 9), -1.0)
+    prior = jnp.asarray([0.2, 0.0, 1.0])
+
+    def calls(width=16, part=slice(None)):
+        here = [x[part] for x in (counts, position, base, time, total)]
+        tables = native.pass_tables(keys, *here, parents, width=width)
+        again = here[0], *here[2:]
+        vectors = native.draw_vectors(keys[:, 0], *again, parents, width=width)
+        c_r = total[part, 0], time[part, 1]
+        moves = factors[part], limits[part], jnp.ones(5), parents, prior
+        return tables, vectors, native.move_paths(*here[:3], *c_r, *moves, width=width)
+
+    whole = jax.jit(calls)()
+    for width in (4, 8):
+        for x, y in zip(jax.tree.leaves(calls(width)), jax.tree.leaves(whole), strict=True):
+            np.testing.assert_array_equal(x, y)
+    # One path is work for one thread, with the words that it has among others.
+    for x, y in zip(jax.tree.leaves(calls(part=slice(1))), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_array_equal(x, y[:1])
+
+
+@pytest.mark.slow
+def test_a_mutant_of_native_code_does_not_draw_what_xla_draws(tmp_path, monkeypatch, getkey, seed):
+    """Customers of a vector without its children's tables."""
+    native_code.needs(native.PATHS)
+    wrong = native_code.mutated(
+        native.PATHS, tmp_path, "paths.inl", "above[places[j]] += inherited[j]", "(void)above"
+    )
+    monkeypatch.setattr(native, "pass_tables", functools.partial(native.pass_tables, prefix=wrong))
+    with pytest.raises(AssertionError):
+        test_native_code_draws_what_xla_draws("chain", 3.0, monkeypatch, getkey, seed)
+
+
+def test_a_library_of_another_version_is_named(monkeypatch, getkey):
+    """And XLA does its work."""
+    native_code.needs(native.PATHS)
+    old = dataclasses.replace(native.PATHS, calls=(("pass_tables", "SimplexOfNoVersion"),))
+    monkeypatch.setattr(native, "PATHS", old)
+    kernel = dirichlet_paths.build(0.5, [0.0, 1.0])
+    state = kernel.init(getkey(), jnp.ones((2, 3)))
+    with pytest.warns(NativeCodeWarning, match="is of another version or machine"):
+        state, _ = kernel.update(getkey(), state, jnp.ones((2, 3)))
+    assert np.isfinite(state.position).all()
 
 
 def check_finite(kernel, counts, key, steps=3):
@@ -359,6 +587,7 @@ MILLIONS = np.zeros((5, 6))
 MILLIONS[:, 0], MILLIONS[1, 1], MILLIONS[3, 2] = 1e7, 1e7, 5
 
 
+@pytest.mark.usefixtures("lowering")
 def test_counts_of_millions_and_gaps_from_thousandths_to_thousands(getkey):
     kernel = dirichlet_paths.build(1e-3, GAPS, concentration=1.0, pace=5.0)
     state = check_finite(kernel, MILLIONS, getkey())
@@ -366,7 +595,7 @@ def test_counts_of_millions_and_gaps_from_thousandths_to_thousands(getkey):
     np.testing.assert_allclose(np.exp(state.position), expected, atol=2e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("lowering")
 def test_concentrations_of_millions(getkey):
     """Millions of tables."""
     check_finite(dirichlet_paths.build(1e-3, GAPS), MILLIONS, getkey())
@@ -374,12 +603,13 @@ def test_concentrations_of_millions(getkey):
     check_finite(kernel, MILLIONS, getkey(), steps=1)
 
 
+@pytest.mark.usefixtures("lowering")
 def test_shapes_down_to_the_smallest(getkey):
     kernel = dirichlet_paths.build(1e-4, np.ones(8), concentration=1e-3, pace=1.0)
     check_finite(kernel, np.zeros((5, 8, 100)), getkey())
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("lowering")
 @pytest.mark.parametrize("shape", [(500, 1000), (3, 100_000)])
 def test_many_categories_and_times(shape, getkey, seed):
     rng = np.random.default_rng(seed)

@@ -29,7 +29,7 @@ _MOST_SMALL = 0.25
 _INVERSE_E = math.exp(-1)
 
 
-def _remainder(y: jax.Array) -> jax.Array:
+def log_remainder(y: jax.Array) -> jax.Array:
     """Return log1p(y) - y + y^2/2 - y^3/3, which is never positive."""
     rest = y * (1 - y * (0.5 - y / 3))
     if y.dtype == jnp.float64:
@@ -57,7 +57,7 @@ def _propose(
     d = shape_parameter - 1 / 3
     y = uniform.normal(word_x, dtype) * lax.rsqrt(d) / 3
     inside = y > -1
-    log_acceptance = d * (3 * _remainder(jnp.where(inside, y, 0)))
+    log_acceptance = d * (3 * log_remainder(jnp.where(inside, y, 0)))
     accepted = inside & (uniform.uniform(word_u, dtype) < jnp.exp(log_acceptance))
     return jnp.where(accepted, d * (1 + y) ** 3, -1)
 

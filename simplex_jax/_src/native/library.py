@@ -81,6 +81,18 @@ class Library:
                 stacklevel=2,
             )
 
+    @functools.cache  # noqa: B019, once for each library
+    def warn_if_old(self) -> None:
+        """Warn, once, if the library for the CPUs on which JAX runs lacks these calls."""
+        wanted = jax.default_backend() == "cpu" and os.environ.get(VARIABLE) != "0"
+        if wanted and self.built() is not None and self.prefix() is None:
+            warnings.warn(
+                f"simplex_jax runs without a part of its native code, some 7 times slower: "
+                f"{self.built()} is of another version or machine; {_remedy()}",
+                NativeCodeWarning,
+                stacklevel=2,
+            )
+
     @functools.cache  # noqa: B019, there are as many libraries as rooms with native code
     def prefix(self, platform: str = "cpu") -> str | None:
         """Return what the names of the calls begin with; None where no library loads."""

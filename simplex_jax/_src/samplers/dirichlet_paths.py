@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,8 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments, draws
 from simplex_jax._src.base import Batch, Kernel, freeze, static
+from simplex_jax._src.draws import native, uniform
+from simplex_jax._src.draws.bits import key_words
 from simplex_jax._src.geometry import simplex
 from simplex_jax._src.samplers.seating import seat, stirling
 
@@ -20,7 +22,9 @@ __all__ = ["Info", "State", "build", "init", "update"]
 _SMALLEST_SHAPE = 1e-12
 _LOWEST = -1 / _SMALLEST_SHAPE
 # Concentration and pace are drawn this many times given the tables, which cost nothing.
-_ROUNDS = 3
+_ROUNDS = 5
+# (exp(-d) - 1 + d) / d^2 for |d| < 1, highest degree first: a Taylor series.
+_DIVERGENCE = tuple((-1) ** k / math.factorial(k + 2) for k in reversed(range(12)))
 # Lengths of moves of logs: any between these, as each suits some amount of data.
 _SHORTEST, _LONGEST = 0.01, 1.5
 
@@ -121,7 +125,7 @@ def update(
     pace: jax.Array | None,
     deviation: jax.Array,
     pace_prior: tuple[jax.Array, jax.Array],
-    moves: int = 2,
+    moves: int = 10,
 ) -> tuple[State, Info]:
     """Draw all vectors, the base, and a learned c and r, given counts [..., T, V].
 
@@ -131,16 +135,18 @@ def update(
         ValueError: The counts have another shape than the position, or are not whole numbers.
     """
     counts = _whole(state, batch)
-    key_given_paths, key_tables, key_given_tables, key_base, key_paths = jax.random.split(key, 5)
+    key_given_vectors, key_tables, key_given_tables, key_base, key_vectors = jax.random.split(
+        key, 5
+    )
     forest = _Forest(gaps, parents)
     prior = _Prior(concentration is None, pace is None, deviation, pace_prior)
-    c, r, acceptance = _move_given_paths(key_given_paths, state, counts, forest, prior, moves)
+    c, r, acceptance = _move_given_vectors(key_given_vectors, state, counts, forest, prior, moves)
     customers, base_tables, seated = _pass_tables(key_tables, state, counts, c, r, forest)
     c, r = _draw_given_tables(key_given_tables, c, r, seated, forest, prior)
     prior_counts = beta(base_tables) if callable(beta) else beta
     base = draws.log_dirichlet(key_base, jnp.asarray(prior_counts, counts.dtype) + base_tables)
     base = jnp.maximum(base, _LOWEST)
-    position = _draw_paths(key_paths, state.position, customers, base, c, r, forest)
+    position = _draw_vectors(key_vectors, customers, base, c, r, forest)
     return State(position, base, c, r, state.step + 1), Info(c, r, acceptance, base_tables)
 
 
@@ -168,6 +174,11 @@ class _Forest(NamedTuple):
         roots = self.parents.reshape(gaps.shape) < 0
         return jnp.where(roots, jnp.inf, pace * gaps)
 
+    def steps(self, c: jax.Array, pace: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return r gap and c w of each vector, [..., T]."""
+        time = jnp.moveaxis(self.times(pace), 0, -1)
+        return time, c[..., None] * _precision(time)
+
 
 class _Prior(NamedTuple):
     learn_concentration: bool
@@ -175,11 +186,18 @@ class _Prior(NamedTuple):
     deviation: jax.Array
     pace: tuple[jax.Array, jax.Array]
 
-    def log_density(self, c: jax.Array, r: jax.Array) -> jax.Array:
-        """Return the log prior density of log c and log r, but for a constant."""
-        mean, sd = self.pace
-        half_cauchy = 0.5 * jnp.log(c) - jnp.log(c + self.deviation**-2)
-        return half_cauchy - 0.5 * ((jnp.log(r) - mean) / sd) ** 2
+    def numbers(self) -> jax.Array:
+        """Return the scale of c^-1/2, and the mean and the standard deviation of log r."""
+        return jnp.stack(
+            [jnp.asarray(x, self.deviation.dtype) for x in (self.deviation, *self.pace)]
+        )
+
+
+def _log_prior(prior: jax.Array, c: jax.Array, r: jax.Array) -> jax.Array:
+    """Return the log prior density of log c and log r, but for a constant."""
+    deviation, mean, sd = prior
+    half_cauchy = 0.5 * jnp.log(c) - jnp.log(c + deviation**-2)
+    return half_cauchy - 0.5 * ((jnp.log(r) - mean) / sd) ** 2
 
 
 def _precision(time: jax.Array) -> jax.Array:
@@ -205,74 +223,125 @@ def _parent(position: jax.Array, parent: jax.Array) -> jax.Array:
     return _vector(position, jnp.maximum(parent, 0))
 
 
-def _move_given_paths(
+def _lowered(call: str, by_native: Callable, by_xla: Callable, *given: jax.Array) -> Any:
+    """Call the one of two functions that suits the platform; the first is for float32 only."""
+    if given[1].dtype != jnp.float32:
+        return by_xla(*given)
+    native.PATHS.warn_if_old()
+    return native.PATHS.lowered(call, by_native, by_xla, *given)
+
+
+def _move_given_vectors(
     key: jax.Array, state: State, counts: jax.Array, forest: _Forest, prior: _Prior, moves: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Metropolis moves of c and r given the vectors, with the tables summed out.
 
-    Categories that a path never counts are one category here, of which only the sums matter: sums
-    of categories have the same distribution as categories, so c and r are drawn with the rest's
-    composition integrated out. Each uncounted category tells c and r otherwise, and with thousands
-    of them no move would be accepted. The update does not use the composition before it draws a
-    new one.
+    Categories that neither a vector nor one of its descendants counts are one category here, the
+    rest, of which only the sums matter: sums of categories have the same distribution as
+    categories, so c and r are drawn with the rest's composition integrated out. Each uncounted
+    category tells c and r otherwise, and with thousands of them no move would be accepted. The
+    update does not use the composition before it draws a new one: tables pass to the parent only
+    in categories with customers.
     """
     c, r = state.concentration, state.pace
     if not moves or not (prior.learn_concentration or prior.learn_pace):
         return c, r, jnp.zeros_like(c)
-    counted = jnp.any(counts != 0, axis=-2)
-    has_rest = ~jnp.all(counted, axis=-1)
+    key_length, key_move, key_accept = jax.random.split(key, 3)
+    shape, longest = (*c.shape, moves, 2), math.log(_LONGEST / _SHORTEST)
+    lengths = _SHORTEST * jnp.exp(longest * jax.random.uniform(key_length, shape, c.dtype))
+    both, alone = jnp.moveaxis(lengths * jax.random.normal(key_move, shape, c.dtype), -1, 0)
+    # c and r together leave the steps of short gaps as they are, of which r / c is the size.
+    log_c = both + alone if prior.learn_concentration and prior.learn_pace else both
+    none = jnp.zeros_like(both)
+    logs = (log_c if prior.learn_concentration else none, both if prior.learn_pace else none)
+    c, r, accepted = _lowered(
+        "move_paths",
+        native.move_paths,
+        _move_by_xla,
+        counts,
+        state.position,
+        state.base,
+        c,
+        r,
+        jnp.exp(jnp.stack(logs, axis=-1)),
+        -jax.random.exponential(key_accept, shape[:-1], c.dtype),
+        *forest,
+        prior.numbers().astype(c.dtype),
+    )
+    return c, r, accepted / moves
 
-    base_rest = _rest(state.base, counted)
+
+def _move_by_xla(
+    counts: jax.Array,
+    position: jax.Array,
+    base: jax.Array,
+    c: jax.Array,
+    r: jax.Array,
+    factors: jax.Array,
+    limits: jax.Array,
+    gaps: jax.Array,
+    parents: jax.Array,
+    prior: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Multiply c and r by factors [..., moves, 2] where limits [..., moves] are below the ratio."""
+    forest = _Forest(gaps, parents)
+    kept = _kept(counts, parents)
+    number = lax.iota(jnp.int32, parents.shape[0])
 
     def log_ratio(new, old):
         def of_vector(total, inputs):
             t, parent, *times = inputs
-            p, before = _vector(state.position, t), _parent(state.position, parent)
-            p_rest, before_rest = _rest(p, counted), _rest(before, counted)
+            here = _vector(kept, t)
+            vectors = _vector(position, t), base, _parent(position, parent)
+            p, from_base, before = (_rest(x, here) for x in vectors)
+            has_rest = ~jnp.all(here, axis=-1)
             sums = []
             for (c, _), time, sign in zip((new, old), times, (1, -1), strict=True):
                 a = c * _precision(time)
-                each = _log_density(p, state.base, before, time[..., None], a[..., None])
-                one = _log_density(p_rest, base_rest, before_rest, time, a)
+                each = _log_density(*vectors, time[..., None], a[..., None])
+                one = _log_density(p, from_base, before, time, a)
                 whole = stirling(a) - 0.5 * jnp.log(a) + jnp.where(has_rest, one, 0)
                 sums.append((sign * each, sign * whole))
             (each_new, whole_new), (each_old, whole_old) = sums
-            each = jnp.sum(jnp.where(counted, each_new + each_old, 0), axis=-1)
+            each = jnp.sum(jnp.where(here, each_new + each_old, 0), axis=-1)
             return total + each + whole_new + whole_old, None
 
         times = forest.times(new[1]), forest.times(old[1])
-        number = lax.iota(jnp.int32, forest.parents.shape[0])
-        zero = jnp.zeros_like(c)
-        total = lax.scan(of_vector, zero, (number, forest.parents, *times))[0]
-        return total + prior.log_density(*new) - prior.log_density(*old)
+        total = lax.scan(of_vector, jnp.zeros_like(c), (number, parents, *times))[0]
+        return total + _log_prior(prior, *new) - _log_prior(prior, *old)
 
-    def move(state, key):
+    def move(state, inputs):
         c, r, accepted = state
-        key_length, key_move, key_accept = jax.random.split(key, 3)
-        longest = math.log(_LONGEST / _SHORTEST)
-        lengths = _SHORTEST * jnp.exp(longest * jax.random.uniform(key_length, (2, *c.shape)))
-        moves = lengths * jax.random.normal(key_move, (2, *c.shape))
-        # c and r together leave the steps of short gaps as they are, of which r / c is the size.
-        both = prior.learn_concentration and prior.learn_pace
-        log_c = moves[0] + moves[1] if both else moves[0]
-        new_c = c * jnp.exp(log_c.astype(c.dtype)) if prior.learn_concentration else c
-        new_r = r * jnp.exp(moves[0].astype(r.dtype)) if prior.learn_pace else r
-        ratio = log_ratio((new_c, new_r), (c, r))
-        accept = -jax.random.exponential(key_accept, c.shape, c.dtype) < ratio
+        factor, limit = inputs
+        new_c, new_r = c * factor[..., 0], r * factor[..., 1]
+        accept = limit < log_ratio((new_c, new_r), (c, r))
         return (
             jnp.where(accept, new_c, c),
             jnp.where(accept, new_r, r),
             accepted + accept.astype(c.dtype),
         ), None
 
-    (c, r, accepted), _ = lax.scan(move, (c, r, jnp.zeros_like(c)), jax.random.split(key, moves))
-    return c, r, accepted / moves
+    moves = jnp.moveaxis(factors, -2, 0), jnp.moveaxis(limits, -1, 0)
+    return lax.scan(move, (c, r, jnp.zeros_like(c)), moves)[0]
 
 
-def _rest(log_p: jax.Array, counted: jax.Array) -> jax.Array:
-    """Return the log of the sum over categories that are not counted; 0 if all are."""
-    total = jax.nn.logsumexp(jnp.where(counted, -jnp.inf, log_p), axis=-1)
-    return jnp.where(jnp.all(counted, axis=-1), 0, jnp.maximum(total, _LOWEST))
+def _kept(counts: jax.Array, parents: jax.Array) -> jax.Array:
+    """Return which categories a vector or one of its descendants counts, [..., T, V]."""
+
+    def of_vector(kept, inputs):
+        t, parent = inputs
+        above = jnp.maximum(parent, 0)
+        both = _vector(kept, above) | (_vector(kept, t) & (parent >= 0))
+        return lax.dynamic_update_index_in_dim(kept, both, above, axis=-2), None
+
+    inputs = lax.iota(jnp.int32, parents.shape[0]), parents
+    return lax.scan(of_vector, counts != 0, inputs, reverse=True)[0]
+
+
+def _rest(log_p: jax.Array, kept: jax.Array) -> jax.Array:
+    """Return the log of the sum over categories that are not kept; 0 if all are."""
+    total = jax.nn.logsumexp(jnp.where(kept, -jnp.inf, log_p), axis=-1)
+    return jnp.where(jnp.all(kept, axis=-1), 0, jnp.maximum(total, _LOWEST))
 
 
 def _log_density(
@@ -292,7 +361,9 @@ def _log_density(
     near = jnp.abs(d) < 1
     close = jnp.where(near, d, 0)
     divergence = jnp.where(
-        near, a * (close + jnp.expm1(-close)), a * (d - 1) + total * jnp.exp(log_p)
+        near,
+        a * (close * close * uniform.polynomial(_DIVERGENCE, close)),
+        a * (d - 1) + total * jnp.exp(log_p),
     )
     return 0.5 * jnp.log(a) - stirling(a) - divergence
 
@@ -309,29 +380,92 @@ def _pass_tables(
     key: jax.Array, state: State, counts: jax.Array, c: jax.Array, r: jax.Array, forest: _Forest
 ) -> tuple[jax.Array, jax.Array, _Seated]:
     """Draw the tables of each vector's customers and pass them to its parent or to the base."""
-    number = forest.parents.shape[0]
-    times = forest.times(r)
+    keys = jax.random.split(key, (forest.parents.shape[0], 3))
+    steps = forest.steps(c, r)
+
+    def by_native(keys, *given):
+        return native.pass_tables(_words(keys), *given)
+
+    customers, base_tables, sums = _lowered(
+        "pass_tables",
+        by_native,
+        _pass_by_xla,
+        keys,
+        counts,
+        state.position,
+        state.base,
+        *steps,
+        forest.parents,
+    )
+    return customers, base_tables, _Seated(*(jnp.moveaxis(sums[..., i], -1, 0) for i in range(3)))
+
+
+def _words(keys: jax.Array) -> jax.Array:
+    """Return the words of some keys, uint32 [..., 2]."""
+    return jax.vmap(key_words)(keys.ravel()).reshape(*keys.shape, 2)
+
+
+def _pass_by_xla(
+    keys: jax.Array,
+    counts: jax.Array,
+    position: jax.Array,
+    base: jax.Array,
+    time: jax.Array,
+    total: jax.Array,
+    parents: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return customers, tables at the base, and sums of each vector, [..., T, 3]."""
 
     def of_vector(carry, inputs):
         customers, base_tables = carry
-        key, t, parent, time = inputs
-        time = time[..., None]
-        log_q, log_odds = _mixture(state.base, _parent(state.position, parent), time)
-        shapes = jnp.exp(log_q + jnp.log(c[..., None] * _precision(time)))
+        keys, t, parent, time, total = inputs
+        log_q, log_odds = _mixture(base, _parent(position, parent), time[..., None])
+        shapes = jnp.exp(log_q + jnp.log(total)[..., None])
         here = _vector(customers, t)
-        tables, inherited = seat(key, here, jnp.maximum(shapes, _SMALLEST_SHAPE), log_odds)
+        tables, inherited = seat(keys, here, jnp.maximum(shapes, _SMALLEST_SHAPE), log_odds)
         above = jnp.maximum(parent, 0)
         customers = lax.dynamic_update_index_in_dim(
             customers, _vector(customers, above) + inherited, above, axis=-2
         )
-        sums = _Seated(*(jnp.sum(x, axis=-1) for x in (tables, inherited, here)))
+        sums = jnp.stack([jnp.sum(x, axis=-1) for x in (tables, inherited, here)], axis=-1)
         return (customers, base_tables + tables - inherited), sums
 
-    keys = jax.random.split(key, number)
-    inputs = keys, lax.iota(jnp.int32, number), forest.parents, times
-    carry = counts, jnp.zeros_like(state.base)
-    (customers, base_tables), seated = lax.scan(of_vector, carry, inputs, reverse=True)
-    return customers, base_tables, seated
+    inputs = keys, *_by_vector(parents, time, total)
+    carry = counts, jnp.zeros_like(base)
+    (customers, base_tables), sums = lax.scan(of_vector, carry, inputs, reverse=True)
+    return customers, base_tables, jnp.moveaxis(sums, 0, -2)
+
+
+def _by_vector(parents: jax.Array, *steps: jax.Array) -> tuple[jax.Array, ...]:
+    """Return index and parent of each vector, and steps [..., T] with T in front."""
+    number = lax.iota(jnp.int32, parents.shape[0])
+    return number, parents, *(jnp.moveaxis(step, -1, 0) for step in steps)
+
+
+def _log_ratio_of_paces(
+    new: jax.Array,
+    r: jax.Array,
+    c: jax.Array,
+    log_q: jax.Array,
+    seated: _Seated,
+    forest: _Forest,
+) -> jax.Array:
+    """Return the log ratio of the densities of the tables at two paces.
+
+    This is a sum of differences: a difference of sums is lost in the rounding of numbers of the
+    size of all tables.
+    """
+    time = forest.times(r)
+    more = jnp.where(jnp.isfinite(time), time * ((new - r) / r), 0)
+
+    def log_change(scale):  # of 1 - exp(-scale r gap)
+        less = jnp.exp(-scale * (time + jnp.minimum(more, 0))) * jnp.expm1(-scale * jnp.abs(more))
+        return jnp.log1p(jnp.sign(more) * less / jnp.expm1(-scale * time))
+
+    log_e, log_w = log_change(1), -log_change(2)
+    terms = (seated.tables - seated.inherited) * log_e - seated.inherited * more
+    terms = terms + seated.tables * log_w + c * _precision(time) * log_q * jnp.expm1(log_w)
+    return jnp.sum(terms, axis=0)
 
 
 def _draw_given_tables(
@@ -340,17 +474,8 @@ def _draw_given_tables(
     """Draw c, conjugate given auxiliary beta variates, and r by Metropolis, given the tables."""
     if not (prior.learn_concentration or prior.learn_pace):
         return c, r
-    from_base = seated.tables - seated.inherited
     none = seated.customers == 0
-
-    def log_density(r, c, log_q):
-        time = forest.times(r)
-        w = _precision(time)
-        # Without a parent the time is infinite, and all tables are of the base.
-        inherited = jnp.where(seated.inherited > 0, seated.inherited * -time, 0)
-        terms = from_base * jnp.log(-jnp.expm1(-time)) + inherited
-        terms = terms + seated.tables * jnp.log(w) + c * w * log_q
-        return jnp.sum(terms, axis=0) + prior.log_density(c, r)
+    numbers = prior.numbers().astype(c.dtype)
 
     def draw(state, key):
         c, r = state
@@ -371,7 +496,8 @@ def _draw_given_tables(
                 u = jax.random.uniform(key_length, r.shape, r.dtype)
                 length = _SHORTEST * jnp.exp(math.log(_LONGEST / _SHORTEST) * u)
                 new = r * jnp.exp(length * jax.random.normal(key_move, r.shape, r.dtype))
-                ratio = log_density(new, c, log_q) - log_density(r, c, log_q)
+                ratio = _log_ratio_of_paces(new, r, c, log_q, seated, forest)
+                ratio = ratio + _log_prior(numbers, c, new) - _log_prior(numbers, c, r)
                 accept = -jax.random.exponential(key_accept, r.shape, r.dtype) < ratio
                 r = jnp.where(accept, new, r)
         return (c, r), None
@@ -379,9 +505,8 @@ def _draw_given_tables(
     return lax.scan(draw, (c, r), jax.random.split(key, _ROUNDS))[0]
 
 
-def _draw_paths(
+def _draw_vectors(
     key: jax.Array,
-    position: jax.Array,
     customers: jax.Array,
     base: jax.Array,
     c: jax.Array,
@@ -389,20 +514,33 @@ def _draw_paths(
     forest: _Forest,
 ) -> jax.Array:
     """Draw each vector given its parent, the base and its customers."""
+    keys = jax.random.split(key, forest.parents.shape[0])
 
+    def by_native(keys, *given):
+        return native.draw_vectors(_words(keys), *given)
+
+    given = keys, customers, base, *forest.steps(c, r), forest.parents
+    return _lowered("draw_vectors", by_native, _draw_by_xla, *given)
+
+
+def _draw_by_xla(
+    keys: jax.Array,
+    customers: jax.Array,
+    base: jax.Array,
+    time: jax.Array,
+    total: jax.Array,
+    parents: jax.Array,
+) -> jax.Array:
     def of_vector(position, inputs):
-        key, t, parent, time = inputs
-        time = time[..., None]
-        log_q, _ = _mixture(base, _parent(position, parent), time)
-        shapes = jnp.exp(log_q + jnp.log(c[..., None] * _precision(time)))
+        key, t, parent, time, total = inputs
+        log_q, _ = _mixture(base, _parent(position, parent), time[..., None])
+        shapes = jnp.exp(log_q + jnp.log(total)[..., None])
         shapes = jnp.maximum(shapes, _SMALLEST_SHAPE) + _vector(customers, t)
         drawn = jnp.maximum(draws.log_dirichlet(key, shapes), _LOWEST)
         return lax.dynamic_update_index_in_dim(position, drawn, t, axis=-2), None
 
-    number = forest.parents.shape[0]
-    keys = jax.random.split(key, number)
-    inputs = keys, lax.iota(jnp.int32, number), forest.parents, forest.times(r)
-    return lax.scan(of_vector, position, inputs)[0]
+    inputs = keys, *_by_vector(parents, time, total)
+    return lax.scan(of_vector, jnp.zeros_like(customers), inputs)[0]
 
 
 def build(
@@ -414,7 +552,7 @@ def build(
     pace: ArrayLike | str = "learn",
     deviation: float = 0.2,
     pace_prior: tuple[float, float] | None = None,
-    moves: int = 2,
+    moves: int = 10,
 ) -> Kernel:
     r"""Sample probability vectors that change from one time, or group, to the next.
 
@@ -441,8 +579,8 @@ def build(
     :math:`p_0 \sim \text{Dirichlet}(\beta + \text{tables at the base})` and, from parents to
     children, :math:`p_t \sim \text{Dirichlet}(c\, w_t [\cdot] + x_t)`: whole paths at once.
     Metropolis moves of c and r given the vectors, with the tables summed out, interweave with those
-    given the tables. In these, categories that a path never counts are merged into one. Shapes are
-    at least 1e-12.
+    given the tables. In these, categories that neither a vector nor its descendants count are
+    merged into one. Shapes are at least 1e-12.
 
     Priors: the relative deviation :math:`c^{-1/2}` is half-Cauchy; log r is normal, by default
     around 3 divided by the time that the longest path covers, with standard deviation 1.5.

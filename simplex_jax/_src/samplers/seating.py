@@ -13,6 +13,7 @@ from jax import lax
 from simplex_jax._src import arguments
 from simplex_jax._src.draws import uniform
 from simplex_jax._src.draws.bits import random_words, use_up, zeros
+from simplex_jax._src.draws.gamma import log_remainder
 from simplex_jax._src.draws.rejection import ROUNDS, positions
 
 _FEW = 256
@@ -24,16 +25,16 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 def seat(
-    key: jax.Array, customers: jax.Array, concentration: jax.Array, log_odds: jax.Array
+    keys: jax.Array, customers: jax.Array, concentration: jax.Array, log_odds: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Draw numbers of tables, CRT(n, a), and of those of the first kind, Binomial(tables, p).
 
     The cost is proportional to the restaurants with customers. They are gathered, a 16th of all at
     a time. Seating takes about as many rounds as the fewer of tables and customers without one of
-    their own, at most a third of min(a, n).
+    their own, but at most some 700.
 
     Args:
-        key: A PRNG key.
+        keys: Three PRNG keys, for tables and for rare and frequent kinds of them.
         customers: n, whole numbers, any shape.
         concentration: a, positive, in the shape of n.
         log_odds: log(p / (1 - p)), in the shape of n, from -inf to inf.
@@ -45,7 +46,7 @@ def seat(
     n, a, odds = (value.ravel() for value in (customers, concentration, log_odds))
     if size <= _FEW:
         index = lax.iota(jnp.int32, size)
-        tables, first = _seat(key, n, a, odds, index)
+        tables, first = _seat(keys, n, a, odds, index)
         return tables.reshape(shape), first.reshape(shape)
     part = arguments.pad(max(_FEW, size // _PART))
 
@@ -53,7 +54,7 @@ def seat(
         waiting, tables, first = state
         index = positions(waiting, part)
         here, ours = _seat(
-            key,
+            keys,
             jnp.where(index < size, n.at[index].get(mode="clip"), 0),
             a.at[index].get(mode="clip"),
             odds.at[index].get(mode="clip"),
@@ -65,7 +66,7 @@ def seat(
             first.at[index].set(ours, mode="drop"),
         )
 
-    none = zeros(key, n.dtype, n, a, odds)
+    none = zeros(keys[0], n.dtype, n, a, odds)
     _, tables, first = lax.while_loop(
         lambda state: jnp.any(state[0]), seat_part, (n > none, none, none)
     )
@@ -73,9 +74,9 @@ def seat(
 
 
 def _seat(
-    key: jax.Array, n: jax.Array, a: jax.Array, odds: jax.Array, columns: jax.Array
+    keys: jax.Array, n: jax.Array, a: jax.Array, odds: jax.Array, columns: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    key_tables, key_waiting, key_large = jax.random.split(key, 3)
+    key_tables, key_waiting, key_large = keys
     tables = _tables(key_tables, n, a, columns)
     rare = jax.nn.sigmoid(-jnp.abs(odds))  # the probability of the rarer kind
     by_waiting = tables * rare < _WAITING
@@ -88,18 +89,21 @@ def _seat(
 def _tables(key: jax.Array, n: jax.Array, a: jax.Array, columns: jax.Array) -> jax.Array:
     """Return the sum over i < n of Bernoulli(a / (a + i)).
 
-    Up from the first customer to the next with a new table, as in `draws.crt`; or, where fewer join
-    a table, down from the last to the next who joins one, i with probability i / (a + i). Each
-    round jumps to a candidate, with the probability of the customer next to the last one, which
-    bounds those of all further ones.
+    If its variance is large, see `many_tables`. Otherwise up from the first customer to the next
+    with a new table, as in `draws.crt`; or, where fewer join a table, down from the last to the
+    next who joins one, i with probability i / (a + i). Each round jumps to a candidate, with the
+    probability of the customer next to the last one, which bounds those of all further ones.
     """
     dtype = n.dtype
     use_up(key)
     # Tables but one number about a log(1 + n / a), which is half of n at n = 2.51 a.
     up = n > 2.5 * a
 
+    word, _ = random_words(key, n.shape[0], dtype, columns=columns)
+    drawn, many = many_tables(uniform.normal(word, dtype), n, a)
+
     def active(i):
-        return jnp.where(up, i < n - 1, i > 1)
+        return jnp.where(up, i < n - 1, i > 1) & ~many
 
     def jump(state):
         row, i, found = state
@@ -118,7 +122,42 @@ def _tables(key: jax.Array, n: jax.Array, a: jax.Array, columns: jax.Array) -> j
     none = zeros(key, dtype, n, a)
     state = (jnp.int32(0), none + jnp.where(up, 0, n), none)
     found = lax.while_loop(lambda state: jnp.any(active(state[1])), jump, state)[2]
-    return jnp.where(up, found + (n > 0).astype(dtype), n - found)
+    return jnp.where(many, drawn, jnp.where(up, found + (n > 0).astype(dtype), n - found))
+
+
+def many_tables(z: jax.Array, n: jax.Array, a: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return numbers of tables, rounded functions of normals z, and where these may be used.
+
+    That is where their variance is at least 256. The function is the expansion of Cornish and
+    Fisher to fourth cumulants, with the variance less that of rounding, 1/12. The total variation
+    distance to the distribution of the sum of Bernoulli variates is then below 2e-6.
+
+    Cumulants are those of sums of Bernoulli variates; sums are integrals and terms at their ends
+    (Euler and Maclaurin). With s = n / (a + n) and y = log(1 + n / a), the integrals are functions
+    of y - s, which is a series for small s.
+    """
+    s, y = n / (a + n), jnp.log1p(n / a)
+    rest = 1 - s
+    series = s * s * (0.5 + s / 3) - log_remainder(jnp.where(s < 0.25, -s, 0))
+    excess = jnp.where(s < 0.25, series, y - s)
+    up = n > 2.5 * a
+    ends = s * (1 + rest) / (12 * a)
+    # Of the fewer: tables, or customers without one of their own.
+    mean = jnp.where(up, a * y + (0.5 * s + ends), a * (s * s / rest - excess) - (0.5 * s + ends))
+    cubes = 1 - rest**3
+    variance = a * excess - 0.5 * s * rest + (s * (1 + rest) - 2 * cubes) / (12 * a)
+    third = a * (excess - s * s)
+    fourth = a * (y - 7 * s + 6 * s * (1 + rest) - 2 * cubes)
+    many = variance >= 256
+    square = jnp.where(many, variance - 1 / 12, 1)
+    deviation = jnp.sqrt(square)
+    skew = jnp.where(up, third, -third) / (square * deviation)
+    bent = z + skew * (z * z - 1) / 6
+    bent = bent + fourth / (square * square) * z * (z * z - 3) / 24
+    bent = bent - skew * skew * z * (2 * z * z - 5) / 36
+    drawn = jnp.floor(mean + deviation * bent + 0.5)
+    drawn = jnp.clip(drawn, jnp.where(up, 1, 0), jnp.where(up, n, n - 1))
+    return jnp.where(up, drawn, n - drawn), many
 
 
 def _wait(key: jax.Array, trials: jax.Array, p: jax.Array, columns: jax.Array) -> jax.Array:

@@ -26,6 +26,17 @@ LIBRARY = Library(
     "simplex_jax_draws",
     cuda=("loggamma", "poisson", "cir"),
 )
+# In the same file, but a file of an earlier version, which lacks them, still serves the draws.
+PATHS = Library(
+    Path(__file__).parent,
+    (
+        ("pass_tables", "SimplexPassTables"),
+        ("draw_vectors", "SimplexDrawVectors"),
+        ("move_paths", "SimplexMovePaths"),
+    ),
+    "simplex_jax_paths",
+    cuda=(),
+)
 
 
 def hash_pairs(
@@ -102,8 +113,79 @@ def normalise(
     return log_p, log_total
 
 
-def _function(name: str, prefix: str | None, results: Any) -> Callable:
-    return LIBRARY.call(name, results, vmap_method="broadcast_all", prefix=prefix)
+def pass_tables(
+    keys: jax.Array,
+    counts: jax.Array,
+    position: jax.Array,
+    base: jax.Array,
+    time: jax.Array,
+    total: jax.Array,
+    parents: jax.Array,
+    *,
+    prefix: str | None = None,
+    width: int = 16,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Pass tables to parents and the base as `dirichlet_paths` does, in float32.
+
+    `keys` are words [T, 3, 2]. Returns customers, tables at the base, and sums [..., T, 3].
+    """
+    results = [
+        jax.ShapeDtypeStruct(shape, jnp.float32)
+        for shape in (position.shape, base.shape, (*time.shape, 3))
+    ]
+    call = _function("pass_tables", prefix, results, PATHS)
+    customers, base_tables, sums = call(
+        keys, counts, position, base, time, total, parents, width=np.int64(width)
+    )
+    return customers, base_tables, sums
+
+
+def draw_vectors(
+    keys: jax.Array,
+    customers: jax.Array,
+    base: jax.Array,
+    time: jax.Array,
+    total: jax.Array,
+    parents: jax.Array,
+    *,
+    prefix: str | None = None,
+    width: int = 16,
+) -> jax.Array:
+    """Draw vectors given customers as `dirichlet_paths` does, in float32, with keys [T, 2]."""
+    call = _function(
+        "draw_vectors", prefix, jax.ShapeDtypeStruct(customers.shape, jnp.float32), PATHS
+    )
+    return call(keys, customers, base, time, total, parents, width=np.int64(width))
+
+
+def move_paths(
+    counts: jax.Array,
+    position: jax.Array,
+    base: jax.Array,
+    c: jax.Array,
+    r: jax.Array,
+    factors: jax.Array,
+    limits: jax.Array,
+    gaps: jax.Array,
+    parents: jax.Array,
+    prior: jax.Array,
+    *,
+    prefix: str | None = None,
+    width: int = 16,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Move c and r given the vectors as `dirichlet_paths` does, in float32.
+
+    `prior` is the scale of c^-1/2, the mean and the standard deviation of log r.
+    """
+    call = _function("move_paths", prefix, [jax.ShapeDtypeStruct(c.shape, jnp.float32)] * 3, PATHS)
+    c, r, accepted = call(
+        counts, position, base, c, r, factors, limits, gaps, parents, prior, width=np.int64(width)
+    )
+    return c, r, accepted
+
+
+def _function(name: str, prefix: str | None, results: Any, library: Library = LIBRARY) -> Callable:
+    return library.call(name, results, vmap_method="broadcast_all", prefix=prefix)
 
 
 def _call(

@@ -1,5 +1,7 @@
 // The draws as XLA calls.
 
+#include <limits>
+#include <memory>
 #include <string>
 
 #include "simplex_jax/_src/native/threads.h"
@@ -18,6 +20,9 @@ void poisson(const Poisson&);
 void cir(const Cir&);
 void choose(const Choices&);
 void normalise(const Weights&);
+void pass_tables(const Tables&);
+void draw_vectors(const Vectors&);
+void move_paths(const Moves&);
 }
 namespace avx2 {
 void hash(const Hashes&);
@@ -26,6 +31,9 @@ void poisson(const Poisson&);
 void cir(const Cir&);
 void choose(const Choices&);
 void normalise(const Weights&);
+void pass_tables(const Tables&);
+void draw_vectors(const Vectors&);
+void move_paths(const Moves&);
 }
 namespace avx512 {
 void hash(const Hashes&);
@@ -34,6 +42,9 @@ void poisson(const Poisson&);
 void cir(const Cir&);
 void choose(const Choices&);
 void normalise(const Weights&);
+void pass_tables(const Tables&);
+void draw_vectors(const Vectors&);
+void move_paths(const Moves&);
 }
 
 namespace {
@@ -146,6 +157,94 @@ ffi::Error normalise(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> values,
   return ffi::Error::Success();
 }
 
+// Forests of which all vectors are `position`, [..., times, size].
+template <typename Values>
+Forests forests_of(const Values& position, ffi::Buffer<ffi::F32>& base,
+                   ffi::Buffer<ffi::S32>& parents, std::atomic<int64_t>& taken) {
+  const auto dimensions = position.dimensions();
+  const int64_t size = last(dimensions), times = dimensions[dimensions.size() - 2];
+  const auto batches = static_cast<int64_t>(parents.element_count()) / times;
+  const auto vectors = static_cast<int64_t>(position.element_count()) / std::max<int64_t>(size, 1);
+  return {batches, vectors / times / std::max<int64_t>(batches, 1), times, size,
+          base.typed_data(), parents.typed_data(), &taken};
+}
+
+int64_t coordinates(const Forests& forests) {
+  return forests.number() * forests.times * forests.size;
+}
+
+ffi::Error pass_tables(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys,
+                       ffi::Buffer<ffi::F32> counts, ffi::Buffer<ffi::F32> position,
+                       ffi::Buffer<ffi::F32> base, ffi::Buffer<ffi::F32> time,
+                       ffi::Buffer<ffi::F32> total, ffi::Buffer<ffi::S32> parents,
+                       ffi::ResultBuffer<ffi::F32> customers,
+                       ffi::ResultBuffer<ffi::F32> base_tables, ffi::ResultBuffer<ffi::F32> sums,
+                       int64_t width) {
+  std::atomic<int64_t> taken{0};
+  const Forests forests = forests_of(position, base, parents, taken);
+  const auto number = static_cast<int64_t>(sums->element_count());
+  std::unique_ptr<std::atomic<int64_t>[]> totals(new std::atomic<int64_t>[number]());
+  std::unique_ptr<std::atomic<bool>[]> strange(new std::atomic<bool>[forests.number()]());
+  const Tables task{forests,
+                    {time.typed_data(), total.typed_data()},
+                    keys.typed_data(),
+                    counts.typed_data(),
+                    position.typed_data(),
+                    customers->typed_data(),
+                    base_tables->typed_data(),
+                    totals.get(),
+                    strange.get()};
+  const auto kernel = for_width(width, EACH_WIDTH(pass_tables));
+  together(pool, threads_for(pool, kCost * coordinates(forests)), [&] { kernel(task); });
+  for (int64_t i = 0; i < number; ++i) {
+    sums->typed_data()[i] = strange[i / (3 * forests.times)]
+                                ? std::numeric_limits<float>::quiet_NaN()
+                                : static_cast<float>(totals[i].load());
+  }
+  return ffi::Error::Success();
+}
+
+ffi::Error draw_vectors(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys,
+                        ffi::Buffer<ffi::F32> customers, ffi::Buffer<ffi::F32> base,
+                        ffi::Buffer<ffi::F32> time, ffi::Buffer<ffi::F32> total,
+                        ffi::Buffer<ffi::S32> parents, ffi::ResultBuffer<ffi::F32> position,
+                        int64_t width) {
+  std::atomic<int64_t> taken{0};
+  const Vectors task{forests_of(customers, base, parents, taken),
+                     {time.typed_data(), total.typed_data()},
+                     keys.typed_data(),
+                     customers.typed_data(),
+                     position->typed_data()};
+  const auto kernel = for_width(width, EACH_WIDTH(draw_vectors));
+  together(pool, threads_for(pool, kCost * coordinates(task.forests)), [&] { kernel(task); });
+  return ffi::Error::Success();
+}
+
+ffi::Error move_paths(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> counts,
+                      ffi::Buffer<ffi::F32> position, ffi::Buffer<ffi::F32> base,
+                      ffi::Buffer<ffi::F32> c, ffi::Buffer<ffi::F32> r,
+                      ffi::Buffer<ffi::F32> factors, ffi::Buffer<ffi::F32> limits,
+                      ffi::Buffer<ffi::F32> gaps, ffi::Buffer<ffi::S32> parents,
+                      ffi::Buffer<ffi::F32> priors, ffi::ResultBuffer<ffi::F32> new_c,
+                      ffi::ResultBuffer<ffi::F32> new_r, ffi::ResultBuffer<ffi::F32> accepted,
+                      int64_t width) {
+  std::atomic<int64_t> taken{0};
+  const Moves task{forests_of(position, base, parents, taken),
+                   counts.typed_data(),
+                   position.typed_data(),
+                   gaps.typed_data(),
+                   priors.typed_data(),
+                   factors.typed_data(),
+                   limits.typed_data(),
+                   last(limits.dimensions()),
+                   {c.typed_data(), r.typed_data()},
+                   {new_c->typed_data(), new_r->typed_data()},
+                   accepted->typed_data()};
+  const auto kernel = for_width(width, EACH_WIDTH(move_paths));
+  together(pool, threads_for(pool, kCost * coordinates(task.forests)), [&] { kernel(task); });
+  return ffi::Error::Success();
+}
+
 }  // namespace
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexHash, hash,
@@ -201,6 +300,51 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexNormalise, normalise,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
                                   .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attr<int64_t>("width"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexPassTables, pass_tables,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attr<int64_t>("width"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexDrawVectors, draw_vectors,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attr<int64_t>("width"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexMovePaths, move_paths,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
                                   .Ret<ffi::Buffer<ffi::F32>>()
                                   .Ret<ffi::Buffer<ffi::F32>>()
                                   .Attr<int64_t>("width"));

@@ -265,32 +265,38 @@ void choose(const Choices& task) {
   });
 }
 
+// Draws a block of log gamma variates of some shapes, [kBlock] both, of which the first `count` count.
+inline void log_gamma_block(const uint32_t* key, uint32_t start, int64_t count, const float* a,
+                            float* values) {
+  alignas(64) float shape[kBlock], room[kBlock];
+  GammaBlock block(key, start, count);
+  for (int64_t i = 0; i < count; i += WIDTH) {
+    const Vector x = load(a + i);
+    const Vector valid = positive(x) ? x : constant(1);
+    const Mask boosted = valid < 1.0f;
+    store(shape + i, boosted ? valid + 1.0f : valid);
+    Vector ratio = positive(x) ? constant(0) : constant(std::nanf(""));
+    Words one, two = {};
+    if (any(boosted)) {
+      words(key, 0, lanes() + static_cast<uint32_t>(start + i), one, two);
+      ratio = boosted ? exponential(one) / valid : ratio;
+    }
+    block.take(i, valid <= kMostSmall, ratio, two);
+  }
+  block.ask(a);
+  const float* ratios = block.packed(block.ratios, room);
+  block.draw_left(shape,
+                  [=](int64_t i, Vector, Vector g) { return logarithm(g) - load(ratios + i); });
+  std::memcpy(values, block.values, count * sizeof(float));
+}
+
 void log_gamma(const Gamma& task) {
-  alignas(64) float a[kBlock], shape[kBlock], room[kBlock];
+  alignas(64) float a[kBlock];
   const Draws& draws = task.draws;
   for_blocks(draws, [&](int64_t row, int64_t first, int64_t count) {
-    const uint32_t* key = draws.keys + 2 * row;
-    const uint32_t start = draws.offsets[row] + static_cast<uint32_t>(first);
     fill(task.shape, row, first, count, a);
-    GammaBlock block(key, start, count);
-    for (int64_t i = 0; i < count; i += WIDTH) {
-      const Vector x = load(a + i);
-      const Vector valid = positive(x) ? x : constant(1);
-      const Mask boosted = valid < 1.0f;
-      store(shape + i, boosted ? valid + 1.0f : valid);
-      Vector ratio = positive(x) ? constant(0) : constant(std::nanf(""));
-      Words one, two = {};
-      if (any(boosted)) {
-        words(key, 0, lanes() + static_cast<uint32_t>(start + i), one, two);
-        ratio = boosted ? exponential(one) / valid : ratio;
-      }
-      block.take(i, valid <= kMostSmall, ratio, two);
-    }
-    block.ask(a);
-    const float* ratios = block.packed(block.ratios, room);
-    block.draw_left(
-        shape, [=](int64_t i, Vector, Vector g) { return logarithm(g) - load(ratios + i); });
-    std::memcpy(draws.values + row * draws.size + first, block.values, count * sizeof(float));
+    log_gamma_block(draws.keys + 2 * row, draws.offsets[row] + static_cast<uint32_t>(first), count,
+                    a, draws.values + row * draws.size + first);
   });
 }
 
@@ -352,3 +358,4 @@ void cir(const Cir& task) {
 
 #include "poisson.inl"
 #include "normalise.inl"
+#include "paths.inl"

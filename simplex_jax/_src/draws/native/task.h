@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 namespace simplex {
 
@@ -72,6 +73,61 @@ struct Weights {
   float* normalised;
   float* totals;
   std::atomic<int64_t>* taken;  // rows that threads have begun
+};
+
+// Forests of probability vectors: `batches` of `forests` each, which share gaps, parents, keys and
+// priors, of `times` vectors of `size` categories.
+struct Forests {
+  int64_t batches, forests, times, size;
+  const float* base;        // log probabilities, [batches, forests, size]
+  const int32_t* parents;   // of each vector, below its own place, or -1 for none: [batches, times]
+  std::atomic<int64_t>* taken;  // pieces that threads have begun
+
+  int64_t number() const { return batches * forests; }
+};
+
+// The sizes of the Dirichlet steps of forests, [batches, forests, times]: r gap of each vector, which
+// is infinite without a parent, and c w.
+struct Steps {
+  const float* time;
+  const float* total;
+};
+
+// Tables of the customers of each vector, which its parent and the base get as customers.
+struct Tables {
+  Forests forests;
+  Steps steps;
+  const uint32_t* keys;    // for tables, rare kinds and frequent ones, [batches, times, 3, 2]
+  const float* counts;     // [batches, forests, times, size], as are:
+  const float* position;   // log probabilities
+  float* customers;        // counts, and tables of the children
+  float* base_tables;      // [batches, forests, size]
+  std::atomic<int64_t>* sums;  // tables, those of the parent, customers: [batches, forests, times, 3]
+  std::atomic<bool>* strange;  // whether a count is not a number, [batches, forests]
+};
+
+// Vectors of forests, given their customers.
+struct Vectors {
+  Forests forests;
+  Steps steps;
+  const uint32_t* keys;    // [batches, times, 2]
+  const float* customers;  // [batches, forests, times, size]
+  float* position;         // the same
+};
+
+// Metropolis moves of c and r given the vectors.
+struct Moves {
+  Forests forests;
+  const float* counts;    // [batches, forests, times, size], as are:
+  const float* position;  // log probabilities
+  const float* gaps;      // [batches, times]
+  const float* priors;    // the scale of c^-1/2, mean and deviation of log r, [batches, 3]
+  const float* factors;   // of c and r, [batches, forests, moves, 2]
+  const float* limits;    // a move is accepted if these are below its ratio, [batches, forests, moves]
+  int64_t moves;
+  const float* before[2];  // c and r, [batches, forests]
+  float* after[2];
+  float* accepted;  // number of moves, [batches, forests]
 };
 
 }  // namespace simplex
