@@ -8,6 +8,7 @@ import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 _ROOT = Path(__file__).parent
@@ -50,6 +51,10 @@ class BuildOptional(build_ext):
             except Exception as error:
                 _say(error, "native code for GPUs")
 
+    def get_ext_filename(self, fullname: str) -> str:
+        """Return a name without Python's version: XLA calls the libraries, not Python."""
+        return f"{fullname.replace('.', os.sep)}.so"
+
     def build_extension(self, extension: Extension) -> None:
         """Build a library without Python's interface; `optional` would hide what went wrong."""
         try:
@@ -75,6 +80,14 @@ class BuildOptional(build_ext):
             raise RuntimeError(f"{nvcc}: {built.stderr}")
 
 
+class WheelOfAnyPython(bdist_wheel):
+    """A wheel for every Python on this kind of machine: no library uses Python's interface."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return the wheel's tags."""
+        return "py3", "none", super().get_tag()[2]
+
+
 def _nvcc() -> Path | None:
     """Return CUDA's compiler: that which JAX's packages for CUDA bring, or that of the path."""
     packages = Path(sysconfig.get_path("purelib"), "nvidia", "cu13", "bin", "nvcc")
@@ -90,7 +103,7 @@ def _say(error: Exception, what: str = "native code") -> None:
 
 
 setup(
-    cmdclass={"build_ext": BuildOptional},
+    cmdclass={"bdist_wheel": WheelOfAnyPython, "build_ext": BuildOptional},
     ext_modules=[
         Extension(
             f"{folder.replace('/', '.')}._library",

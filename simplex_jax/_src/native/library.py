@@ -5,7 +5,6 @@ Calls have the same names on CPUs, by C++, and on GPUs of NVIDIA, by CUDA C++.
 
 import ctypes
 import functools
-import importlib.machinery
 import os
 import warnings
 from collections.abc import Callable
@@ -48,11 +47,8 @@ class Library:
 
     def built(self, platform: str = "cpu") -> Path | None:
         """Return the file for a platform; None where there was no compiler."""
-        if platform == "cuda":
-            names = ["_cuda.so"]
-        else:
-            names = [f"_library{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES]
-        return next((path for name in names if (path := self.folder / name).exists()), None)
+        path = self.folder / ("_cuda.so" if platform == "cuda" else "_library.so")
+        return path if path.exists() else None
 
     def register(self, path: Path, name: str | None = None, platform: str = "cpu") -> str:
         """Tell XLA of the calls of a file, and return what their names begin with.
