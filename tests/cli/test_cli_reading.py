@@ -207,4 +207,4 @@ def test_a_table_says_how_it_was_read(tmp_path):
     arguments = ["--steps", "2", "--holdout", "0", "--keep-samples", "1", "--quiet"]
     result = invoke("dpm", tmp_path / "x.csv", *arguments, "--out", out)
     assert result.exit_code == 0, result.output
-    assert read_json(out / "config.json")["source"]["reading"]["format"] == "categories"
+    assert read_json(out / "config.json")["source"]["reading"]["format"] == "table"

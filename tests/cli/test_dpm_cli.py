@@ -86,10 +86,11 @@ def test_a_run_writes_everything(run):
     assert sizes[0]["most_over_represented"].startswith("Home")
     profiles = table_of(run / "profiles.csv")
     assert list(profiles[0]) == [
-        *("cluster", "rank", "value", "probability", "lower", "upper", "overall", "lift")
+        *("cluster", "rank", "value", "measure", "estimate", "lower", "upper", "sd"),
+        *("overall", "lift"),
     ]
     for row in profiles:
-        assert float(row["lower"]) <= float(row["probability"]) <= float(row["upper"])
+        assert float(row["lower"]) <= float(row["estimate"]) <= float(row["upper"])
         assert float(row["lift"]) > 1
     keys = [line.split("\t") for line in (run / "cluster_keys.txt").read_text().splitlines()]
     assert [key[0] for key in keys] == ["0", "1", "2"]
@@ -277,7 +278,7 @@ def test_bad_settings_are_status_one_and_leave_nothing(visits, tmp_path, argumen
         ("docword.x.txt", b"1\n1\n1\n1 1 0\n", "every document is empty"),
         ("x.mtx", b"%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 nan\n", "x.mtx:3"),
         ("x.csv", b"a,b\n1\n", "x.csv:2: 1 fields instead of 2"),
-        ("x.csv", b"a,b\n1,?\n", "x.csv:1: column 'b' has no value"),
+        ("x.csv", b"a,b\n1,?\n", "x.csv: column 'b' has no value"),
         ("x.csv", b"", "the file is empty"),
         ("x.csv", None, "x.csv: no such file"),
     ],
@@ -409,27 +410,27 @@ def test_whole_numbers_are_what_is_told(tmp_path):
     table.write_text("age,ward\n" + "".join(f"{20 + i},{i % 3}\n" for i in range(40)))
     short = ("--steps", 5, "--initial-clusters", 2, "--quiet")
     for options, kinds in (
-        (["--drop-column", "age"], "categories"),
-        (["--kind", "categories"], "categories"),
-        (["--number-column", "age", "--category-column", "ward"], "mixed"),
+        (["--drop-column", "age"], ("category",)),
+        (["--kind", "categories"], ("category", "category")),
+        (["--number-column", "age", "--category-column", "ward"], ("number", "category")),
     ):
-        out = tmp_path / kinds / str(len(options)) / options[1]
+        out = tmp_path / str(len(options)) / options[1]
         result = invoke(table, *short, *options, "--out", out)
         assert result.exit_code == 0, result.stderr
-        assert dpm.load(out).variables.kind == kinds
+        assert dpm.load(out).variables.kinds == kinds
 
 
 def test_measurements_taken_for_categories_are_warned_of(tmp_path):
     out = tmp_path / "run"
     table = measured(tmp_path / "x.csv")
     invoke(table, "--kind", "categories", "--steps", 5, "--initial-clusters", 2, "--out", out)
-    assert any("'height' has" in one and "--kind mixed" in one for one in dpm.load(out).warnings)
+    assert any("'height' has" in one and "--number-column" in one for one in dpm.load(out).warnings)
     rows = "".join(f"{i / 7}\n" for i in range(1_100))
     (tmp_path / "many.csv").write_text("x\n" + rows)
     result = invoke(tmp_path / "many.csv", "--kind", "categories", "--out", tmp_path / "other")
     assert result.exit_code == 1
     assert "1,100 values" in result.stderr
-    assert "--kind mixed" in result.stderr
+    assert "--number-column" in result.stderr
 
 
 def test_help_lists_the_verbs():

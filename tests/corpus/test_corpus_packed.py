@@ -15,7 +15,8 @@ import pytest
 import scipy.sparse as sp
 from support.marks import slow_but
 
-from simplex_jax._src.corpus import CorpusError, Reading, TextOptions, read, read_table, resolve
+from simplex_jax._src.corpus import CorpusError, Reading, TextOptions, read, resolve
+from simplex_jax._src.corpus.formats.table import read_frame
 
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0)
 LINES = b"apple pear\n\nplum plum\n"
@@ -54,7 +55,7 @@ def test_every_packing_is_seen_by_its_first_bytes(tmp_path, packing):
     if packing == "zip":
         table = saved(tmp_path, zipped(**{"deep/x.csv": b"id,text\na,apple\n"}), "y.zip")
     assert read(table, text=EVERY_WORD).names == ("a",)
-    assert read_table(table).columns == ("text",)
+    assert list(read_frame(table, Reading()).columns) == ["text"]
     saved(tmp_path, pack(b"apple\npear\n"), f"vocab.txt.{packing}")
     bag = saved(tmp_path, pack(b"1\n2\n1\n1 2 3\n"), f"docword.x.txt.{packing}")
     assert read(bag, "uci").vocabulary == ("apple", "pear")

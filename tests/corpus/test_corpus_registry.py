@@ -71,7 +71,7 @@ def test_readers_pass_the_options_of_all_formats_on(reader, tmp_path, monkeypatc
         assert getattr(caught.value.args[0], option) == value
 
 
-@pytest.mark.parametrize("kind", ["counts", "vectors", "table"])
+@pytest.mark.parametrize("kind", ["counts", "vectors"])
 def test_the_docs_list_every_format(kind):
     pages = [
         (ROOT / "docs" / f"{page}.md").read_text("utf-8") for page in ("reading", "sam", "dpm")
@@ -82,7 +82,7 @@ def test_the_docs_list_every_format(kind):
 
 @pytest.mark.parametrize(
     ("command", "kinds"),
-    [("lda", ["counts"]), ("sam", ["vectors", "counts"]), ("dpm", ["table", "counts"])],
+    [("lda", ["counts"]), ("sam", ["vectors", "counts"]), ("dpm", ["counts"])],
 )
 def test_the_help_lists_every_format(command, kinds):
     shown = CliRunner().invoke(main, [command, "fit", "--help-all"], terminal_width=400).stdout

@@ -8,12 +8,13 @@ import pytest
 
 from simplex_jax._src.corpus import (
     CorpusError,
+    Reading,
     TextOptions,
     read,
     read_columns,
-    read_table,
     read_texts,
 )
+from simplex_jax._src.corpus.formats.table import read_frame
 
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0, stop_words="none")
 TEXTS = ["äpfel und birnen", "кошка спит", "pommes, poires", "李子 和 苹果", "plums"]
@@ -91,7 +92,8 @@ def test_counts_in_utf_16_and_with_carriage_returns(tmp_path):
 
 def test_a_table_of_categories_in_utf_16(tmp_path):
     (tmp_path / "x.csv").write_bytes("colour;size\rgrün;klein\rrot;groß\r".encode("utf-16"))
-    assert read_table(tmp_path / "x.csv").values == (("grün", "rot"), ("groß", "klein"))
+    columns = read_frame(tmp_path / "x.csv", Reading()).columns
+    assert columns == {"colour": ["grün", "rot"], "size": ["klein", "groß"]}
 
 
 def test_carriage_returns_of_a_text_with_line_feeds_stay(tmp_path):
@@ -162,8 +164,8 @@ def test_every_reader_has_the_option(tmp_path):
         corpus = read(tmp_path / "x.csv", text=EVERY_WORD, encoding_errors="cp1252")
     assert corpus.vocabulary == ("café", "plum")
     with pytest.warns(UserWarning, match="bytes that are not utf-8"):
-        table = read_table(tmp_path / "x.csv", encoding_errors="cp1252")
-    assert table.values[0] == ("café", "plum")
+        table = read_frame(tmp_path / "x.csv", Reading(encoding_errors="cp1252"))
+    assert table.columns["text"] == ["café", "plum"]
     with pytest.warns(UserWarning, match="bytes that are not utf-8"):
         metadata = read_columns(tmp_path / "x.csv", ["by"], encoding_errors="cp1252")
     assert metadata.columns == {"by": ["café", "a"]}

@@ -13,10 +13,9 @@ from simplex_jax._src.corpus import (
     convert,
     from_counts,
     read,
-    read_table,
     resolve,
 )
-from simplex_jax._src.corpus.frames import triple_in
+from simplex_jax._src.corpus.formats.table import read_frame
 from simplex_jax._src.models import dpm, lda
 
 SONNETS = [("s2", "rose", 3), ("s1", "time", 1), ("s2", "time", 2), ("s1", "rose", 1)]
@@ -125,7 +124,7 @@ def test_the_command_and_transform_say_what_they_read(tmp_path):
 def test_dpm_clusters_the_documents(tmp_path):
     rows = [(f"d{i}", word, 2) for i in range(8) for word in ("bread", "flour", "boat")]
     path = written(tmp_path / "x.csv", "document,term,n", rows)
-    kind = ["--format", "categories", "--kind", "categories"]
+    kind = ["--format", "table", "--kind", "categories"]
     for flags, size in (([], 8), (kind, 24)):
         out = ["--out", str(tmp_path / str(size))]
         command = ["dpm", str(path), "--passes", "2", "--chains", "1", *out, *flags]
@@ -149,9 +148,8 @@ def test_data_frames():
 
 
 def test_categories_with_such_columns_stay_categories(tmp_path):
-    table = read_table(written(tmp_path / "x.csv", "document,term,count", SONNETS * 3))
-    assert triple_in(table) is None
-    assert len(dpm.fit(table, passes=2, chains=1).clusters.labels) == 12
+    table = read_frame(written(tmp_path / "x.csv", "document,term,count", SONNETS * 3), Reading())
+    assert len(dpm.fit(table.columns, passes=2, chains=1).clusters.labels) == 12
 
 
 def test_bad_data_frames():

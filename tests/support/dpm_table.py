@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simplex_jax._src.models.dpm import columns
+from simplex_jax._src.models.dpm import variables
 
 KINDS = {"visits": "count"}
 GROUPS = np.repeat([0, 1], [32, 20])
@@ -25,7 +25,7 @@ def table():
 
 
 TABLE = table()
-FOUND, CELLS, _ = columns.of(TABLE, KINDS)
+FOUND, CELLS, _ = variables.from_frame(TABLE, KINDS)
 NEW = {
     "smoker": [None, False],
     "age": [70.0, np.nan],

@@ -1,6 +1,6 @@
 """Cells of columns of a user's table: which are missing, and what are numbers, dates and texts.
 
-Mixed tables (`dpm`) and covariates (`lda effects`) both read columns by these functions, and warn
+Tables (`dpm`) and covariates (`lda effects`) both read columns by these functions, and warn
 of the same columns.
 """
 
@@ -15,7 +15,11 @@ from typing import Any
 import numpy as np
 
 from simplex_jax._src.arguments import as_number
-from simplex_jax._src.corpus.categories import MISSING
+
+MISSING = frozenset((
+    "", "?", "NA", "na", "N/A", "n/a", "<NA>", "NaN", "nan", "NaT", "null", "NULL", "None",
+))  # fmt: skip
+"""Texts that count as missing."""
 
 _SIGNS = str.maketrans("", "", ",% \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}'$€£¥")
 
@@ -40,7 +44,7 @@ def cells_of(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return a column as an array [n], and which of its cells are missing.
 
     Missing values are NaN, NaT and others that differ from themselves, None, texts in
-    `categories.MISSING`, and those that a masked array hides.
+    `MISSING`, and those that a masked array hides.
 
     Args:
         name: The name of the column, for errors.

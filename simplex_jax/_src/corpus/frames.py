@@ -208,3 +208,40 @@ def columns_of(table: Any) -> dict[str, Any]:
 
 def _is_arrow(column: Any) -> bool:
     return hasattr(column, "__arrow_c_stream__") and not hasattr(column, "dtype")
+
+
+class Frame(NamedTuple):
+    """Columns of equal lengths by name, and the names of the rows."""
+
+    columns: dict[str, Any]
+    names: tuple[str, ...]
+
+
+def is_frame(rows: Any) -> bool:
+    """Tell whether rows are a data frame, a mapping of columns or a structured array."""
+    if isinstance(rows, np.ndarray):
+        return rows.dtype.names is not None
+    return isinstance(rows, Mapping) or names_of(rows) is not None
+
+
+def as_frame(rows: Any) -> Frame:
+    """Return the columns of a data frame, a mapping or a structured array with at least one row.
+
+    Rows are named by the index of a pandas data frame, and numbered from 0 otherwise.
+    """
+    if isinstance(rows, Frame):
+        columns = rows.columns
+    elif isinstance(rows, np.ndarray):
+        columns = {name: rows[name] for name in rows.dtype.names or ()}
+    else:
+        columns = columns_of(rows)
+    if not columns:
+        raise ValueError("the table has no column left: give one with a variable")
+    sizes = {name: len(column) for name, column in columns.items()}
+    if len(set(sizes.values())) != 1 or 0 in sizes.values():
+        raise ValueError(f"a table must have columns of one length, with rows; it has {sizes}")
+    if isinstance(rows, Frame):
+        return rows
+    size = next(iter(sizes.values()))
+    index = getattr(rows, "index", None)
+    return Frame(columns, tuple(map(str, range(size) if index is None else index)))

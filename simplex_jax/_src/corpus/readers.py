@@ -1,4 +1,4 @@
-"""Reading files in a recognised or named format: counts, unit vectors and tables."""
+"""Reading files in a recognised or named format: counts and unit vectors."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from simplex_jax._src.corpus import store
-from simplex_jax._src.corpus.categories import Categories
 from simplex_jax._src.corpus.corpus import Corpus, error_at
 from simplex_jax._src.corpus.files import as_path
-from simplex_jax._src.corpus.formats import categories, registry
-from simplex_jax._src.corpus.formats.format import Format, Kind, source_of
+from simplex_jax._src.corpus.formats import registry
+from simplex_jax._src.corpus.formats.format import Format, Kind
 from simplex_jax._src.corpus.reading import Reading
 from simplex_jax._src.corpus.text import TextOptions
 from simplex_jax._src.corpus.vectors import UnitVectors
@@ -247,62 +246,9 @@ def read_vectors(
     return registry.selected(path, reading, "vectors").read(path, reading)
 
 
-def read_table(
-    path: str | Path,
-    *,
-    id_column: str | None = None,
-    drop: tuple[str, ...] = (),
-    encoding: str = Reading.encoding,
-    encoding_errors: str = Reading.encoding_errors,
-    variables: categories.Variables | None = None,
-) -> Categories:
-    r"""Read a table of categorical columns whose first line names them.
-
-    Tabs separate the fields of `.tsv` and `.tab` files, without quotes. Commas separate those of
-    other files, or semicolons if the first line has more of them. Blanks around fields are ignored.
-    Fields in `categories.MISSING` are missing; rows without any value are kept. Values are text: 1
-    and 1.0 differ.
-
-    Args:
-        path: The file.
-        id_column: The column of row names, which is not a variable. By default a column called `id`
-            or the like (see `columns.IDENTITY`), if its fields are distinct; otherwise rows are
-            numbered from 1.
-        drop: Columns to leave out.
-        encoding: Encoding of the text.
-        encoding_errors: What to do about bytes that are not in it.
-        variables: Names of a model's columns and the values of each. The columns may be in any
-            order. Other columns are ignored; other values are treated as missing, and counted.
-
-    Returns:
-        The table.
-
-    Raises:
-        CorpusError: A record has the wrong number of fields; a column name is empty or repeated; a
-            column is missing, or has no value or more than 1,000; there is no row or no column. The
-            message names the file and the line.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> with tempfile.TemporaryDirectory() as place:
-        ...     file = pathlib.Path(place, "fruit.csv")
-        ...     _ = file.write_text("colour,size\nred,small\ngreen,?\n")
-        ...     table = read_table(file)
-        >>> table.codes.tolist(), table.values
-        ([[1, 0], [0, -1]], (('green', 'red'), ('small',)))
-    """
-    reading = Reading(
-        id_column=id_column,
-        drop=tuple(drop),
-        encoding=encoding,
-        encoding_errors=encoding_errors,
-    )
-    return categories.read(as_path(path), reading, variables)
-
-
 def kind_of(path: str | Path, *kinds: Kind) -> Kind:
     """Return the kind of a file's contents, trying `kinds` in order."""
-    return registry.recognised(source_of(as_path(path)), *kinds).kind
+    return registry.recognised(as_path(path), *kinds).kind
 
 
 def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Reading:

@@ -38,7 +38,6 @@ class Reading:
         text_column: Column or field of the text, or its number from 1 in a table without a
             header; column of the words in `triples`. None to recognise it by common names.
         id_column: Column or field of the document names; None to recognise it, if there is one.
-        drop: Columns to leave out of a table of categories.
         normalise: True to accept vectors of any length but 0.
     """
 
@@ -53,7 +52,6 @@ class Reading:
     first_index: int | None = None
     text_column: str | None = None
     id_column: str | None = None
-    drop: tuple[str, ...] = ()
     normalise: bool = False
 
     @property

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simplex_jax._src import arguments
-from simplex_jax._src.corpus.categories import MISSING
 from simplex_jax._src.corpus.cells import (
+    MISSING,
     cells_of,
     compact_dates,
     dates_of,
@@ -74,7 +74,7 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
 
     Args:
         name: Its name.
-        values: One a document; None, NaN, masked or in `corpus.categories.MISSING` if unknown.
+        values: One a document; None, NaN, masked or in `corpus.cells.MISSING` if unknown.
 
     Raises:
         ValueError: There is more than one value per document.

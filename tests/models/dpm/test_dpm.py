@@ -11,11 +11,9 @@ from support.cut_runs import Cut, look_after_every_step
 
 from simplex_jax._src.base import bind
 from simplex_jax._src.corpus import from_counts
-from simplex_jax._src.corpus.categories import Categories
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import checks, clusters, data, families, fitting, model, starts
 from simplex_jax._src.models.dpm.families import rows as family_rows
-from simplex_jax._src.models.dpm.variables import Variables
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 
 # Three groups of rows, each with two words of its own; one row without a word.
@@ -189,37 +187,30 @@ def test_samplers(options):
     assert fitted.clusters.sizes.sum() <= 42 + 1e-6
 
 
-CODED = Variables("categories", ("a", "b", "c"), (("x", "y"), ("u", "v"), tuple("pqr")), 0.5)
-
-
 @pytest.mark.slow
 def test_categories_with_missing_values_and_rows_alike():
-    codes = np.array([[0, 0, 2], [1, 1, 0]])[np.repeat([0, 1], 15)]
-    codes[0] = -1
-    codes[16, 1] = -1
-    fitted = dpm.fit(codes, CODED, **OPTIONS)
-    labels, flat = fitted.clusters.labels, CODED.flat(fitted.clusters.profiles)
+    values = {"a": ["x", "y"], "b": ["u", "v"], "c": ["r", "p", "q"]}
+    table = {name: np.repeat(own[:2], 15).astype(object) for name, own in values.items()}
+    for column in table.values():
+        column[0] = None
+    table["b"][16], table["c"][29] = None, "q"
+    fitted = dpm.fit(table, **OPTIONS)
+    found = fitted.variables
+    labels, flat = fitted.clusters.labels, found.flat(fitted.clusters.profiles)
     assert flat.shape == (len(fitted.clusters.sizes), 7)
     assert labels[1] != labels[-1]
     first = flat[labels[1]]
-    assert [CODED.items[i] for i in np.flatnonzero(first > 0.5)] == ["a=x", "b=u", "c=r"]
-    chex.assert_trees_all_close(CODED.tree(flat), tuple(fitted.clusters.profiles))
-    assert CODED.of_row(codes, 16) == ["a=y", "c=p"]
-    table = Categories(
-        np.array([[1, 0, 0], [0, 2, -1]]),
-        ("c", "more", "a"),
-        (("q", "r"), tuple("123"), ("x", "z")),
-        ("one", "two"),
-        0,
-    )
-    expected = fitted.transform([[0, -1, 2], [-1, -1, 1]])
-    np.testing.assert_array_equal(
-        fitted.transform(table._replace(columns=("c", "b", "a"))), expected
-    )
+    assert [found.items[i] for i in np.flatnonzero(first > 0.5)] == ["a=x", "b=u", "c=r"]
+    chex.assert_trees_all_close(found.tree(flat), fitted.clusters.profiles)
+    cells = found.table(table)
+    assert found.of_row(cells, 16) == ["a=y", "c=p"]
+    some = {"c": ["r", "q", "new"], "more": [1, 2, 3], "b": [None, "v", "u"], "a": ["x", None, "y"]}
+    codes = [[0, -1, 2], [-1, 1, 1], [1, 0, -1]]
+    np.testing.assert_array_equal(fitted.transform(some), fitted.transform(codes))
     with pytest.raises(ValueError, match="the table has no column 'b', which the model has"):
-        fitted.transform(table)
+        fitted.transform({"a": ["x"], "c": ["p"]})
 
-    alike = dpm.fit(CODED.rows(np.ones((30, 3))), CODED.family(), **OPTIONS)
+    alike = dpm.fit(found.rows(np.ones((30, 3))), found.family(), **OPTIONS)
     assert alike.clusters.sizes[0] > 20
     assert (alike.clusters.labels == 0).all()
 
@@ -314,7 +305,7 @@ def test_a_family_of_plain_functions():
         (ROWS, {"concentration": 1.0}, "concentration cannot be combined with family"),
         (ROWS, {"family": None}, "need a family"),
         (ROWS, {"family": "multinomial"}, "family must be one of"),
-        (from_counts(COUNTS), {}, "a corpus or a table of categories decides its family"),
+        (from_counts(COUNTS), {}, "a corpus decides its family"),
         (ROWS, {"passes": 1, "steps": 2}, "at most one of"),
         (ROWS, {"keep_samples": 0}, "keep_samples"),
         (ROWS, {"seed": -1}, "seed"),

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 from simplex_jax._src.corpus import from_counts
-from simplex_jax._src.corpus.categories import Categories
 from simplex_jax._src.models import dpm
-from simplex_jax._src.models.dpm import families, variables
-from simplex_jax._src.models.dpm import report as dp_report
+from simplex_jax._src.models.dpm import estimates, families, variables
 from simplex_jax._src.models.dpm.clusters import assign
-from simplex_jax._src.models.dpm.variables import Variables
+from simplex_jax._src.models.dpm.variables import Words
 
 # The rows of test_dpm: three groups, each with two words of its own, and one row without a word.
 COUNTS = np.kron(np.eye(3, dtype=int), [4, 3])[np.repeat(np.arange(3), [20, 14, 8])]
@@ -31,7 +29,7 @@ def held_out():
 @pytest.mark.slow
 def test_a_corpus_decides_its_law(held_out):
     """The fit is that of its rows, with their numbers, and of the multinomial law."""
-    assert held_out.variables == Variables("counts", ("",), (WORDS,), 0.5)
+    assert held_out.variables == Words(WORDS)
     assert held_out.held_out.sum() == 6
     train = families.multinomial_rows(COUNTS[~held_out.held_out])
     heldout = families.multinomial_rows(COUNTS[held_out.held_out])
@@ -77,9 +75,8 @@ def test_other_rows_are_put_to_the_words_of_the_fit(held_out):
     more = np.concatenate([table[:, ::-1], [[7], [7]]], axis=1)
     other = from_counts(more, [*WORDS[::-1], "unknown"])
     np.testing.assert_array_equal(held_out.transform(other), shares)
-    codes = Categories(np.zeros((1, 1), int), ("a",), (("x",),), ("1",), 0)
-    with pytest.raises(ValueError, match="the rows are categories, and the model is of counts"):
-        held_out.transform(codes)
+    with pytest.raises(ValueError, match="a table of columns, and the model is of counts"):
+        held_out.transform({"a": ["x"]})
 
 
 def test_a_family_of_ones_own_is_not_saved(held_out, tmp_path):
@@ -100,25 +97,21 @@ def test_a_family_of_ones_own_is_not_saved(held_out, tmp_path):
     )
 
 
-def test_variables_through_json():
-    both = Variables("categories", ("a", "b"), (("x", "y"), ("u",)), 0.5)
+def test_words_through_json():
+    both = Words(("a", "b"), 0.25)
     assert variables.from_json(both._asdict()) == both
-    for wrong in (
-        {},
-        both._asdict() | {"kind": "x"},
-        both._asdict() | {"values": [["x"]]},
-        both._asdict() | {"values": 1},
-        both._asdict() | {"concentration": -1.0},
-    ):
+    for wrong in ({"vocabulary": []}, {"vocabulary": 1}, {"concentration": -1.0}, {"kind": "x"}):
         with pytest.raises(ValueError, match="variables of a mixture"):
-            variables.from_json(wrong)
+            variables.from_json(both._asdict() | wrong)
 
 
-def test_over_represented_values_weigh_ratio_and_frequency():
+def test_over_represented_words_weigh_ratio_and_frequency():
     overall = np.array([0.5, 0.4, 0.099, 0.001])
     profile = np.array([[0.2, 0.49, 0.3, 0.01]])
-    (result,) = dp_report.over_represented(profile, overall, 9)
-    assert result.tolist() == [2, 1, 3], "neither the rarest nor the most frequent comes first"
+    words = Words(tuple("abcd"))
+    (result,) = estimates.estimates(words, profile, np.full((1, 4), 0.01), overall, 9)
+    names = [one.name for one in result]
+    assert names == ["c", "b", "d"], "neither the rarest nor the most frequent comes first"
 
 
 def test_the_report_of_chains_has_a_curve_each(held_out, tmp_path):
@@ -128,7 +121,7 @@ def test_the_report_of_chains_has_a_curve_each(held_out, tmp_path):
         held_out,
         metrics=[{"passes": t, "seconds": t / 9} | one | each for t in range(4)],
         settings=dataclasses.replace(held_out.settings, chains=2, loss="binder"),
-        variables=held_out.variables._replace(values=(("<i>", *WORDS[1:]),)),
+        variables=Words(("<i>", *WORDS[1:])),
     )
     html = fitted.report(tmp_path).read_text()
     assert html.count("chain 1<") == 3

@@ -15,7 +15,7 @@ from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import checks
-from simplex_jax._src.models.dpm.columns import Columns
+from simplex_jax._src.models.dpm.variables import Columns
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 from simplex_jax._src.runtime.saved import RunError
 from simplex_jax.sklearn import DirichletProcessMixture
@@ -68,7 +68,7 @@ def test_new_rows(fitted):
         fitted.transform(np.array([[1.0, 1, 2, 1, 1]]))
     with pytest.raises(ValueError, match=r"shape \[n, 5\]"):
         fitted.transform(np.ones((2, 4)))
-    with pytest.raises(ValueError, match="the model is of a mixed table"):
+    with pytest.raises(ValueError, match="the model is of a table"):
         fitted.transform(from_counts(np.eye(2, dtype=int)))
 
 
@@ -105,7 +105,7 @@ def test_files_and_report(fitted, tmp_path):
     first = rows_of(place / "clusters.csv")[1]["most_over_represented"]
     assert "age 6" in first
     assert "(sd " in first
-    assert json.loads((place / "variables.json").read_text())["kind"] == "mixed"
+    assert json.loads((place / "variables.json").read_text())["kind"] == "table"
 
 
 @pytest.mark.parametrize("name", ["profiles", "overall"])

@@ -16,9 +16,8 @@ from simplex_jax._src.corpus.formats.format import Format, source_of
 from simplex_jax._src.corpus.formats.matrix import corpus_of
 from simplex_jax._src.corpus.formats.table import (
     TABS,
-    check_length,
     first_record,
-    long_fields,
+    of_width,
     recognises,
     records,
     refuse_tab,
@@ -38,24 +37,22 @@ def read(path: Path, reading: Reading) -> Corpus:
     """
     tabs = recognises(source_of(path), *TABS)
     values, places, ends, names = [], [], [0], []
-    with long_fields():
-        table = records(path, reading.coding, tabs=tabs)
-        header = first_record(table, path)
-        if not tabs:
-            refuse_tab(header, path, "name the file .tsv")
-        words = list(header.fields)
-        place = _place_of_names(words, reading, path, header.line)
+    table = records(path, reading.coding, tabs=tabs)
+    header = first_record(table, path)
+    if not tabs:
+        refuse_tab(header, path, "name the file .tsv")
+    words = list(header.fields)
+    place = _place_of_names(words, reading, path, header.line)
+    if place is not None:
+        del words[place]
+    for line, fields in of_width(table, len(header.fields), path, tabs=tabs):
         if place is not None:
-            del words[place]
-        for line, fields in table:
-            check_length(fields, len(header.fields), path, line, tabs=tabs)
-            if place is not None:
-                names.append(fields.pop(place))
-            row = _numbers(fields, words, path, line)
-            nonzero = np.flatnonzero(row)
-            values.append(row[nonzero])
-            places.append(nonzero)
-            ends.append(ends[-1] + len(nonzero))
+            names.append(fields.pop(place))
+        row = _numbers(fields, words, path, line)
+        nonzero = np.flatnonzero(row)
+        values.append(row[nonzero])
+        places.append(nonzero)
+        ends.append(ends[-1] + len(nonzero))
     if place == 0 and reading.id_column is None and len(set(names)) < len(names):
         title = printable(header.fields[0])
         raise error_at(

@@ -11,8 +11,8 @@ from simplex_jax._src.corpus import files, packed
 from simplex_jax._src.corpus.encodings import Encoding
 from simplex_jax._src.corpus.reading import Blocks, Metadata, Reading
 
-Kind = Literal["counts", "vectors", "table"]
-"""Contents of a file: a `Corpus`, `UnitVectors` or `Categories`."""
+Kind = Literal["counts", "vectors"]
+"""Contents of a file: a `Corpus` or `UnitVectors`."""
 
 
 class Source(NamedTuple):

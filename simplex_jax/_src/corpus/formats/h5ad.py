@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax._src.corpus.categories import MISSING
+from simplex_jax._src.corpus.cells import MISSING
 from simplex_jax._src.corpus.corpus import Corpus, printable
 from simplex_jax._src.corpus.formats import columns
 from simplex_jax._src.corpus.formats.format import Format, Source

@@ -7,7 +7,6 @@ from simplex_jax._src.corpus import encodings
 from simplex_jax._src.corpus.corpus import printable
 from simplex_jax._src.corpus.formats import (
     arrays,
-    categories,
     dense,
     folder,
     h5ad,
@@ -24,7 +23,7 @@ from simplex_jax._src.corpus.formats import (
     triples,
     uci,
 )
-from simplex_jax._src.corpus.formats.format import Format, Kind, Source, source_of
+from simplex_jax._src.corpus.formats.format import Format, Kind, source_of
 from simplex_jax._src.corpus.reading import Reading
 from simplex_jax._src.corpus.text import TextOptions
 
@@ -47,7 +46,6 @@ _ALL = (
     mallet.INSTANCES,
     lines.FORMAT,
     arrays.FORMAT,
-    categories.FORMAT,
 )
 
 _COMMON = ("format", "vocabulary", "text", "encoding", "encoding_errors")
@@ -65,9 +63,14 @@ def formats_of(*kinds: Kind) -> list[Format]:
     return [entry for kind in kinds for entry in _ALL if entry.kind == kind]
 
 
-def recognised(source: Source, *kinds: Kind) -> Format:
+def names(*kinds: Kind) -> list[str]:
+    """Return the names of the formats of some kinds."""
+    return [entry.name for entry in formats_of(*kinds)]
+
+
+def recognised(path: Path, *kinds: Kind) -> Format:
     """Return the first format of these kinds that recognises a file, or else the last one."""
-    candidates = formats_of(*kinds)
+    source, candidates = source_of(path), formats_of(*kinds)
     return next((entry for entry in candidates if entry.recognises(source)), candidates[-1])
 
 
@@ -86,9 +89,8 @@ def described(*kinds: Kind) -> str:
 
 def named(name: str, kind: Kind) -> Format:
     """Return the format with this name and kind, or raise a ValueError."""
-    names = [entry.name for entry in formats_of(kind)]
-    if name not in names:
-        raise ValueError(f"format={name!r}: give one of {', '.join(names)}")
+    if name not in names(kind):
+        raise ValueError(f"format={name!r}: give one of {', '.join(names(kind))}")
     return FORMATS[name]
 
 
@@ -98,9 +100,7 @@ def selected(path: Path, reading: Reading, kind: Kind) -> Format:
     Raises a ValueError for an option that the format does not support.
     """
     encodings.check(reading.coding)  # before any file is read
-    entry = (
-        recognised(source_of(path), kind) if reading.format is None else named(reading.format, kind)
-    )
+    entry = recognised(path, kind) if reading.format is None else named(reading.format, kind)
     unsupported = {
         field.name: value
         for field in fields(Reading)

@@ -1,19 +1,21 @@
-"""Tables of text, `.csv` and `.tsv`: one document per record, with columns for name and text."""
+"""Tables, `.csv` and `.tsv`: one document per record, with columns for name and text, or any."""
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
 
+from simplex_jax._src.corpus.cells import MISSING
 from simplex_jax._src.corpus.corpus import Corpus, error_at, printable
 from simplex_jax._src.corpus.encodings import Encoding
 from simplex_jax._src.corpus.files import MAX_DOCUMENT, text_lines
 from simplex_jax._src.corpus.formats import columns
-from simplex_jax._src.corpus.formats.format import Format, Source
+from simplex_jax._src.corpus.formats.format import Format, Source, source_of
+from simplex_jax._src.corpus.frames import Frame
 from simplex_jax._src.corpus.reading import Metadata, Reading, corpus_of_texts
 from simplex_jax._src.corpus.vocabulary import numbered
 
@@ -54,17 +56,15 @@ def read(path: Path, reading: Reading, *, tabs: bool) -> Corpus:
 
 def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of records."""
-    with long_fields():
-        table = records(path, reading.coding, tabs=tabs)
-        first = first_record(table, path)
-        titles = _titles(first, reading, path, tabs=tabs)
-        chosen = columns.resolved(titles, reading, path, first.line, remedy=_REMEDY)
-        text = titles.index(chosen.text_column or "")
-        name = None if chosen.id_column is None else titles.index(chosen.id_column)
-        body = table if titles is first.fields else chain([first], table)
-        for number, (line, fields) in enumerate(body, start=1):
-            check_length(fields, len(titles), path, line, tabs=tabs)
-            yield str(number) if name is None else fields[name], fields[text]
+    table = records(path, reading.coding, tabs=tabs)
+    first = first_record(table, path)
+    titles = _titles(first, reading, path, tabs=tabs)
+    chosen = columns.resolved(titles, reading, path, first.line, remedy=_REMEDY)
+    text = titles.index(chosen.text_column or "")
+    name = None if chosen.id_column is None else titles.index(chosen.id_column)
+    body = table if titles is first.fields else chain([first], table)
+    for number, (_, fields) in enumerate(of_width(body, len(titles), path, tabs=tabs), start=1):
+        yield str(number) if name is None else fields[name], fields[text]
 
 
 def resolve(path: Path, reading: Reading, *, tabs: bool) -> Reading:
@@ -81,27 +81,77 @@ def taken(path: Path, reading: Reading, *, tabs: bool) -> str:
 
 def _header(path: Path, reading: Reading, *, tabs: bool) -> tuple[list[str], int]:
     """Return the column names and their line."""
-    with long_fields():
-        first = first_record(records(path, reading.coding, tabs=tabs), path)
+    first = first_record(records(path, reading.coding, tabs=tabs), path)
     return _titles(first, reading, path, tabs=tabs), first.line
 
 
 def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool) -> Metadata:
     """Read columns of the records; documents are named as by `read`."""
-    with long_fields():
-        table = records(path, reading.coding, tabs=tabs)
-        first = first_record(table, path)
-        titles = _titles(first, reading, path, wanted, tabs=tabs)
-        name = columns.id_column(titles, reading.id_column, path, first.line)
-        chosen = columns.wanted(titles, wanted, path, first.line)
-        places = [titles.index(column) for column in (*chosen, *([name] if name else []))]
-        rows = []
-        for line, fields in table if titles is first.fields else chain([first], table):
-            check_length(fields, len(titles), path, line, tabs=tabs)
-            rows.append([fields[place] for place in places])
+    table = records(path, reading.coding, tabs=tabs)
+    first = first_record(table, path)
+    titles = _titles(first, reading, path, wanted, tabs=tabs)
+    name = columns.id_column(titles, reading.id_column, path, first.line)
+    chosen = columns.wanted(titles, wanted, path, first.line)
+    places = [titles.index(column) for column in (*chosen, *([name] if name else []))]
+    body = table if titles is first.fields else chain([first], table)
+    checked = of_width(body, len(titles), path, tabs=tabs)
+    rows = [[fields[place] for place in places] for _, fields in checked]
     values = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in places]
     names = values[-1] if name else numbered(len(rows), 1)
     return Metadata(tuple(names), dict(zip(chosen, values, strict=False)))
+
+
+def read_frame(
+    path: Path, reading: Reading, drop: Sequence[str] = (), variables: Collection[str] = ()
+) -> Frame:
+    r"""Read a table of any columns, whose first line names them.
+
+    Blanks around fields are left out, and fields in `cells.MISSING` become None; rows without any
+    value are kept. The column of row names is not among the columns: it is `reading.id_column`, or
+    one called `id` or the like (see `columns.IDENTITY`) if its fields are distinct and it is not
+    in `variables`. Without one, rows are numbered from 1. Columns in `drop` are left out.
+
+    Raises:
+        CorpusError: A record has the wrong number of fields; a column name is empty or repeated; a
+            column is missing; or there is no row.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     file = pathlib.Path(place, "fruit.csv")
+        ...     _ = file.write_text("id,colour,size\na,red,small\nb,green,?\n")
+        ...     frame = read_frame(file, Reading())
+        >>> frame.columns, frame.names
+        ({'colour': ['red', 'green'], 'size': ['small', None]}, ('a', 'b'))
+    """
+    tabs = recognises(source_of(path), *TABS)
+    table = records(path, reading.coding, tabs=tabs)
+    header = first_record(table, path)
+    if not tabs:
+        refuse_tab(header, path, "name the file .tsv")
+    titles = [field.strip() for field in header.fields]
+    for place, title in enumerate(titles):
+        if not title or title in titles[:place]:
+            problem = "has no name" if not title else f"is {printable(title)!r} again"
+            remedy = "give every column a name of its own"
+            raise error_at(path, f"column {place + 1} {problem}", remedy, line=header.line)
+    checked = of_width(table, len(titles), path, tabs=tabs)
+    rows = [[field.strip() for field in fields] for _, fields in checked]
+    if not rows:
+        raise error_at(path, "no row below the column names", "give a table with rows")
+    found = dict(zip(titles, zip(*rows, strict=True), strict=True))
+    for name in drop:
+        if name not in found:
+            raise error_at(path, f"no column {printable(name)!r}", "drop others", line=header.line)
+        del found[name]
+    key = columns.id_column(list(found), reading.id_column, path, header.line)
+    if reading.id_column is None and key is not None:
+        key = None if key in variables or len(set(found[key])) < len(rows) else key
+    names = numbered(len(rows), 1) if key is None else found.pop(key)
+    if not found:
+        raise error_at(path, "no column is left", "give a table with a variable", line=header.line)
+    cells = {name: [None if x in MISSING else x for x in own] for name, own in found.items()}
+    return Frame(cells, tuple(names))
 
 
 def _titles(
@@ -135,13 +185,16 @@ def first_record(table: Iterator[Record], path: Path) -> Record:
     return first
 
 
-def check_length(fields: list[str], columns: int, path: Path, line: int, *, tabs: bool) -> None:
-    """Raise a CorpusError unless a record has one field per column."""
-    if len(fields) != columns:
-        remedy = "quote fields that hold a separator or a line end"
-        if tabs:
-            remedy = "fields of a TSV cannot contain tabs or line ends: write CSV"
-        raise error_at(path, f"{len(fields)} fields instead of {columns}", remedy, line=line)
+def of_width(table: Iterable[Record], columns: int, path: Path, *, tabs: bool) -> Iterator[Record]:
+    """Yield records, or raise a CorpusError for one without one field per column."""
+    for record in table:
+        if len(record.fields) != columns:
+            problem = f"{len(record.fields)} fields instead of {columns}"
+            remedy = "quote fields that hold a separator or a line end"
+            if tabs:
+                remedy = "fields of a TSV cannot contain tabs or line ends: write CSV"
+            raise error_at(path, problem, remedy, line=record.line)
+        yield record
 
 
 def records(path: Path, encoding: Encoding, *, tabs: bool) -> Iterator[Record]:
@@ -152,23 +205,24 @@ def records(path: Path, encoding: Encoding, *, tabs: bool) -> Iterator[Record]:
     else:
         separator, lines = _separator_of(lines)
         reader = csv.reader(lines, delimiter=separator, strict=True)
-    while True:
-        line = reader.line_num + 1
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            if "new-line" in str(error):
-                problem = "a carriage return (CR) within the line"
-                remedy = (
-                    "convert the file if its lines end in CR alone, or take it out of the field"
-                )
-                raise error_at(path, problem, remedy, line=line) from None
-            remedy = "write a quote inside a quoted field twice, and close every field"
-            raise error_at(path, f"malformed record ({error})", remedy, line=line) from None
-        if fields:
-            yield Record(line, fields)
+    with _long_fields():
+        while True:
+            line = reader.line_num + 1
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                if "new-line" in str(error):
+                    problem = "a carriage return (CR) within the line"
+                    remedy = (
+                        "convert the file if its lines end in CR alone, or take it out of the field"
+                    )
+                    raise error_at(path, problem, remedy, line=line) from None
+                remedy = "write a quote inside a quoted field twice, and close every field"
+                raise error_at(path, f"malformed record ({error})", remedy, line=line) from None
+            if fields:
+                yield Record(line, fields)
 
 
 def first_line(path: Path, encoding: Encoding) -> str:
@@ -194,7 +248,7 @@ def _separator_of(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
 
 
 @contextmanager
-def long_fields() -> Iterator[None]:
+def _long_fields() -> Iterator[None]:
     """Allow fields of 64 MiB in `csv`, whose limit applies to the whole process."""
     before = csv.field_size_limit(MAX_DOCUMENT)
     try:

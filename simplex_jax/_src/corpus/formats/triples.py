@@ -49,23 +49,21 @@ def read(path: Path, reading: Reading) -> Corpus:
     if their names are not usual ones. With a vocabulary, only its words are counted.
     """
     documents, words, counts = [], [], []
-    with table.long_fields():
-        tabs = _has_tabs(path, reading.coding)
-        records = table.records(path, reading.coding, tabs=tabs)
-        first = table.first_record(records, path)
-        chosen = _chosen(first, reading, path)
-        document, word = first.fields.index(chosen.documents), first.fields.index(chosen.words)
-        title = chosen.counts or ""
-        count = first.fields.index(title) if title else None
-        for line, fields in records:
-            table.check_length(fields, len(first.fields), path, line, tabs=tabs)
-            documents.append(intern(fields[document]))  # a string for each, not for each record
-            words.append(intern(fields[word].strip()))
-            counts.append(1 if count is None else _count(fields[count], title, path, line))
-            if not documents[-1].strip() or not words[-1]:
-                empty = chosen.words if documents[-1].strip() else chosen.documents
-                problem = f"nothing in column {printable(empty)!r}"
-                raise error_at(path, problem, "fill it in, or drop the record", line=line)
+    tabs = _has_tabs(path, reading.coding)
+    records = table.records(path, reading.coding, tabs=tabs)
+    first = table.first_record(records, path)
+    chosen = _chosen(first, reading, path)
+    document, word = first.fields.index(chosen.documents), first.fields.index(chosen.words)
+    title = chosen.counts or ""
+    count = first.fields.index(title) if title else None
+    for line, fields in table.of_width(records, len(first.fields), path, tabs=tabs):
+        documents.append(intern(fields[document]))  # a string for each, not for each record
+        words.append(intern(fields[word].strip()))
+        counts.append(1 if count is None else _count(fields[count], title, path, line))
+        if not documents[-1].strip() or not words[-1]:
+            empty = chosen.words if documents[-1].strip() else chosen.documents
+            problem = f"nothing in column {printable(empty)!r}"
+            raise error_at(path, problem, "fill it in, or drop the record", line=line)
     if not counts:
         raise error_at(path, "no record below the column names", "give documents and words")
     found = counted(documents, words, counts)
@@ -119,9 +117,8 @@ def _has_tabs(path: Path, encoding: Encoding) -> bool:
 
 
 def _first(path: Path, encoding: Encoding) -> table.Record:
-    with table.long_fields():
-        records = table.records(path, encoding, tabs=_has_tabs(path, encoding))
-        return table.first_record(records, path)
+    records = table.records(path, encoding, tabs=_has_tabs(path, encoding))
+    return table.first_record(records, path)
 
 
 def _chosen(first: table.Record, reading: Reading, path: Path) -> Triple:

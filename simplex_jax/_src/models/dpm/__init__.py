@@ -4,11 +4,10 @@ from typing import Any
 
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.dpm import checks, data, families, fitting, tables
-from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.fitting import Fit
 from simplex_jax._src.models.dpm.model import build
 from simplex_jax._src.models.dpm.options import Arguments, Options, settle
-from simplex_jax._src.models.dpm.variables import Variables
+from simplex_jax._src.models.dpm.variables import Columns, Words
 from simplex_jax._src.models.options import takes
 from simplex_jax._src.models.records import Model
 
@@ -43,10 +42,10 @@ def fit(rows: Any, arguments: Arguments) -> Fit:
     Ctrl-C (SIGINT) and SIGTERM end the run early, with a summary; see `pipeline.train`.
 
     Args:
-        rows: A `corpus.Corpus`, whose rows are counts, or a table of categories
-            (`corpus.read_table`); texts, a sequence of N strings, whose words `corpus.from_texts`
-            counts with its default options; a data frame, or a mapping from names to columns, of
-            numbers, categories and counts (see `kinds`); or rows in the form that `family` expects.
+        rows: A `corpus.Corpus`, whose rows are counts; texts, a sequence of N strings, whose words
+            `corpus.from_texts` counts with its default options; a data frame, or a mapping from
+            names to columns, of numbers, categories and counts (see `kinds`); or rows in the form
+            that `family` expects.
             A memory-mapped table of numbers stays in its file, see `families.on_device`.
         {options}
 
@@ -78,7 +77,7 @@ __all__ = [
     "Columns",
     "Fit",
     "Options",
-    "Variables",
+    "Words",
     "build",
     "families",
     "fit",

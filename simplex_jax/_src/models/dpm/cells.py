@@ -1,4 +1,4 @@
-"""Kinds of the columns of a mixed table, and their cells as numbers, counts or categories."""
+"""Kinds of the columns of a table, and their cells as numbers, counts or categories."""
 
 import datetime
 import warnings
@@ -9,23 +9,17 @@ import numpy as np
 
 from simplex_jax._src.arguments import as_number
 from simplex_jax._src.corpus import cells as table_cells
-from simplex_jax._src.corpus import frames
-from simplex_jax._src.corpus.categories import MAX_VALUES
 from simplex_jax._src.models.dpm.families.diagonal_gaussian import moments_of
 from simplex_jax._src.models.dpm.families.poisson import MOST, check_total
 
 KINDS = ("number", "category", "count")
 """What a column can be."""
 
+MAX_VALUES = 1_000
+"""Most values a category may have; a column with more holds numbers, names or text."""
+
 _SHOWN = 8
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
-
-
-class Frame(NamedTuple):
-    """Columns of equal lengths by name, and the names of the rows."""
-
-    columns: dict[str, Any]
-    names: tuple[str, ...]
 
 
 class Column(NamedTuple):
@@ -55,36 +49,6 @@ def _numbers_or_texts(column: Sequence[str | None]) -> Any:
         return np.array([np.nan if cell is None else as_number(cell) for cell in column])
     except ValueError:
         return column
-
-
-def is_frame(rows: Any) -> bool:
-    """Tell whether rows are a data frame, a mapping of columns or a structured array."""
-    if isinstance(rows, np.ndarray):
-        return rows.dtype.names is not None
-    return isinstance(rows, Mapping) or frames.names_of(rows) is not None
-
-
-def as_frame(rows: Any) -> Frame:
-    """Return the columns of a data frame, a mapping or a structured array with at least one row.
-
-    Rows are named by the index of a pandas data frame, and numbered from 0 otherwise.
-    """
-    if isinstance(rows, Frame):
-        columns = rows.columns
-    elif isinstance(rows, np.ndarray):
-        columns = {name: rows[name] for name in rows.dtype.names or ()}
-    else:
-        columns = frames.columns_of(rows)
-    if not columns:
-        raise ValueError("the table has no column left: give one with a variable")
-    sizes = {name: len(column) for name, column in columns.items()}
-    if len(set(sizes.values())) != 1 or 0 in sizes.values():
-        raise ValueError(f"a table must have columns of one length, with rows; it has {sizes}")
-    if isinstance(rows, Frame):
-        return rows
-    size = next(iter(sizes.values()))
-    index = getattr(rows, "index", None)
-    return Frame(columns, tuple(map(str, range(size) if index is None else index)))
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -246,7 +210,12 @@ def learned(name: str, column: Any, kind: str) -> tuple[Column, np.ndarray]:
         values = tuple(sorted({text for text in texts if text is not None}))
         if not 0 < len(values) <= MAX_VALUES:
             size = f"{len(values):,} values, and is not a category" if values else "no value"
-            raise ValueError(f"column {name!r} has {size}: leave it out (--drop-column)")
+            remedy = "leave it out (--drop-column)"
+            if values and all(map(table_cells.reads_as_number, values)):
+                remedy = (
+                    f"call it numbers (kinds={{{name!r}: 'number'}}, --number-column), or {remedy}"
+                )
+            raise ValueError(f"column {name!r} has {size}: {remedy}")
         return Column(kind, values, 0.0, 1.0), codes_of(texts, values)
     cells = numbers_of(name, column, kind)
     if kind == "number":

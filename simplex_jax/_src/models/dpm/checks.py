@@ -9,9 +9,8 @@ from simplex_jax._src.arguments import as_number
 from simplex_jax._src.corpus.cells import reads_as_number
 from simplex_jax._src.evaluate.diagnostics import LARGE_RHAT, few_samples
 from simplex_jax._src.models import growth, heldout, verdict
-from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.fitting import Fit
-from simplex_jax._src.models.dpm.variables import Variables
+from simplex_jax._src.models.dpm.variables import Columns, Variables
 from simplex_jax._src.report import display
 from simplex_jax._src.report.display import counted
 
@@ -92,30 +91,27 @@ def _stuck(
     ]
 
 
-def _named(variables: Variables | Columns | None, rows: int) -> list[str]:
-    """Look for categories with nearly as many values as there are rows."""
-    if variables is None or variables.kind == "counts":
+def _of_categories(variables: Variables | None, rows: int) -> list[str]:
+    """Look for categories that are names of the rows, or measurements."""
+    if not isinstance(variables, Columns):
         return []
-    return [
-        f"Column {column!r} has {counted(len(values), 'value')} for {counted(rows, 'row')}, like "
-        "names of the rows, which say nothing about clusters: leave it out (--drop-column)."
-        for column, values in zip(variables.columns, variables.values, strict=True)
-        if len(values) >= _MOST_DISTINCT * rows
-    ]
-
-
-def _measured(variables: Variables | Columns | None) -> list[str]:
-    """Look for categories whose values are measurements."""
-    if variables is None or variables.kind == "counts":
-        return []
-    return [
-        f"Column {column!r} has {len(values):,} different numbers, such as {example}, each of "
-        "which is taken for a category: read it as numbers (--kind mixed; in Python, a data frame)."
-        for column, values in zip(variables.columns, variables.values, strict=True)
-        if len(values) > _MOST_NUMBERS
-        and all(map(reads_as_number, values))
-        and (example := next((x for x in values if not as_number(x).is_integer()), None))
-    ]
+    sentences = []
+    for column, values in zip(variables.columns, variables.values, strict=True):
+        if len(values) >= _MOST_DISTINCT * rows:
+            sentences.append(
+                f"Column {column!r} has {counted(len(values), 'value')} for "
+                f"{counted(rows, 'row')}, like names of the rows, which say nothing about "
+                "clusters: leave it out (--drop-column)."
+            )
+        measured = len(values) > _MOST_NUMBERS and all(map(reads_as_number, values))
+        examples = (x for x in values if measured and not as_number(x).is_integer())
+        if example := next(examples, None):
+            sentences.append(
+                f"Column {column!r} has {len(values):,} different numbers, such as {example}, each "
+                "of which is taken for a category: say that they are numbers (--number-column; in "
+                f"Python, kinds={{{column!r}: 'number'}})."
+            )
+    return sentences
 
 
 def warn(fitted: Fit) -> list[str]:
@@ -134,7 +130,7 @@ def warn(fitted: Fit) -> list[str]:
         starts=starts,
         split_merge=settings.split_merge or 0,
     )
-    sentences += _named(fitted.variables, len(fitted.names)) + _measured(fitted.variables)
+    sentences += _of_categories(fitted.variables, len(fitted.names))
     return sentences + few_samples(fitted.traces["alpha"].size)
 
 

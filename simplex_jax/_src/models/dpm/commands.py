@@ -1,7 +1,8 @@
 """The commands of the Dirichlet-process mixture."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +14,15 @@ from simplex_jax._src.cli import console, counts, options
 from simplex_jax._src.cli.commands import Commands, Other, Transform, load
 from simplex_jax._src.cli.errors import one_line_errors
 from simplex_jax._src.corpus import Corpus, Reading
-from simplex_jax._src.corpus.categories import Categories
 from simplex_jax._src.corpus.files import as_path
-from simplex_jax._src.corpus.formats import categories as of_columns
 from simplex_jax._src.corpus.formats import registry
-from simplex_jax._src.corpus.formats.format import source_of
-from simplex_jax._src.models.dpm import (
-    MODEL,
-    Columns,
-    Fit,
-    Variables,
-    cells,
-    fitting,
-    tables,
-)
-from simplex_jax._src.models.dpm.cells import Frame
+from simplex_jax._src.corpus.formats.table import read_frame
+from simplex_jax._src.corpus.frames import Frame
+from simplex_jax._src.models.dpm import MODEL, Fit, cells, fitting, tables
 from simplex_jax._src.models.dpm.clusters import assign
-from simplex_jax._src.models.dpm.data import Given
+from simplex_jax._src.models.dpm.data import Data, Given, as_data
 from simplex_jax._src.models.dpm.report import describe_clusters, number_of_clusters, variables_of
+from simplex_jax._src.models.dpm.variables import Columns, Words
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.report.display import counted
@@ -38,22 +30,22 @@ from simplex_jax._src.runtime import directory, output
 
 HELP = """Cluster the rows of INPUT, infer the number of clusters, and write them to a directory.
 
-INPUT is a table (.csv or .tsv, see --format) of categories, or of numbers, categories and counts
-(see --kind), or any corpus that `simplex-jax lda` reads, whose rows are counts; - is standard
-input. Without INPUT, paragraphs of the embedded corpus are clustered. If INPUT has
-the name of one of the commands below, write ./NAME.
+INPUT is a table (.csv or .tsv, see --format) of categories, numbers and counts (see --kind), or any
+corpus that `simplex-jax lda` reads, whose rows are counts; - is standard input. Without INPUT,
+paragraphs of the embedded corpus are clustered. If INPUT has the name of one of the commands below,
+write ./NAME.
 
 Ctrl-C or a termination signal ends a run early: results are written, and --resume continues it.
 """
 
-_FORMATS = registry.formats_of("table", "counts")
+_TABLE = "table"
 FILE_OPTIONS = counts.FILE_OPTIONS | {
     "format": click.option(
         "--format",
         "format",
-        type=click.Choice([entry.name for entry in _FORMATS]),
-        help=f"{registry.described('table', 'counts')}.  [default: recognised; a .csv or .tsv is "
-        "read as a table, see --kind]",
+        type=click.Choice([_TABLE, *registry.names("counts")]),
+        help=f"a table of columns, .csv or .tsv (`{_TABLE}`); {registry.described('counts')}.  "
+        "[default: recognised; a .csv or .tsv is read as a table, see --kind]",
     )
 }
 DROP_COLUMN = click.option(
@@ -89,27 +81,25 @@ _MOST_CODES = 20
 """A column of more different whole numbers than this may be a number or a count."""
 
 
-def _holds_categories(path: Path | None, format: str | None) -> bool:
-    """Tell whether an input is a table of categories, by `format` or by its file name.
+def _holds_columns(path: Path | None, format: str | None) -> bool:
+    """Tell whether an input is a table of columns, by `format` or by its file name.
 
     Tables with a count of a word in a document in each row have counts, by their columns.
     """
     if path is None or format is not None:
-        return format == "categories"
-    if registry.recognised(source_of(as_path(path)), "counts").name == "triples":
-        return False
-    return corpora.kind_of(path, "table", "counts") == "table"
+        return format == _TABLE
+    return registry.recognised(as_path(path), "counts").name in ("csv", "tsv")
 
 
 def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -> None:
-    table = _holds_categories(input, reading["format"])
+    table = _holds_columns(input, reading["format"])
     for name, flag in typed.items():
         if name in _KINDS and reading["kind"] == "categories":
             raise click.UsageError(f"{flag} is for mixed tables: leave --kind categories out")
         if table and name not in _OF_TABLES:
             raise click.UsageError(
-                f"{flag} is for counts, and INPUT is a table of categories; to count the words "
-                "of a column of text, give --format csv or tsv"
+                f"{flag} is for counts, and INPUT is a table of columns; to count the words of a "
+                "column of text, give --format csv or tsv"
             )
         if not table and name in TABLE_OPTIONS:
             raise click.UsageError(f"{flag} is for tables of columns, and INPUT has counts")
@@ -118,18 +108,14 @@ def _check_reading(input: Path | None, reading: dict[str, Any], typed: dict[str,
         raise click.UsageError(f"column {twice[0]!r} is named twice: give it one kind")
 
 
-def _frame(
-    path: Path, reading: dict[str, Any], kinds: dict[str, str], variables: Collection[str] = ()
-) -> Frame:
-    """Read a mixed table; `variables` names columns known to be variables."""
-    drop = tuple(reading.get("drop_column", ()))
+def _frame(path: Path, reading: dict[str, Any], variables: Collection[str] = ()) -> Frame:
+    """Read a table; `variables` names columns known to be variables."""
     encoded = {name: reading[name] for name in counts.ENCODED}
-    options = Reading(id_column=reading["id_column"], drop=drop, **encoded)
-    fields = of_columns.fields_of(path, options, variables)
-    return Frame(cells.of_texts(fields.cells, kinds), fields.names)
+    options = Reading(id_column=reading["id_column"], **encoded)
+    return read_frame(as_path(path), options, reading.get("drop_column", ()), variables)
 
 
-def _looks_mixed(path: Path, frame: Frame) -> bool:
+def _looks_mixed(frame: Frame) -> bool:
     """Tell whether a table has a column of numbers that cannot be codes of categories.
 
     Raises:
@@ -148,44 +134,54 @@ def _looks_mixed(path: Path, frame: Frame) -> bool:
     because = f", since {measured[0]!r} has numbers" if measured else ""
     names = ", ".join(map(repr, unclear[:_MOST_CODES]))
     raise ValueError(
-        f"{path}: column{'s' if len(unclear) > 1 else ''} {names}: whole numbers may be numbers, "
+        f"column{'s' if len(unclear) > 1 else ''} {names}: whole numbers may be numbers, "
         f"counts or codes of categories. Say which{because}: --number-column {unclear[0]!r}, "
         "--count-column or --category-column for each; or --kind categories, for which every "
         "different number is a category"
     )
 
 
-def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Categories | Given:
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in errors about its columns."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Data:
     if input is None:
         return corpora.embedded_corpus()
-    if _holds_categories(input, reading["format"]):
-        kinds = {column: kind for name, kind in _KINDS.items() for column in reading[name]}
-        if reading["kind"] != "categories":
-            frame = _frame(input, reading, kinds)
-            if reading["kind"] == "mixed" or kinds or _looks_mixed(input, frame):
-                return Given(frame, None, kinds)
-        table = {name: reading[name] for name in ("id_column", *counts.ENCODED)}
-        return corpora.read_table(input, drop=tuple(reading["drop_column"]), **table)
-    return counts.read(input, reading)
+    if not _holds_columns(input, reading["format"]):
+        return counts.read(input, reading)
+    frame = _frame(input, reading)
+    kinds = {column: kind for name, kind in _KINDS.items() for column in reading[name]}
+    numbers = Frame(cells.of_texts(frame.columns, kinds), frame.names)
+    with _naming(input):
+        mixed = reading["kind"] == "mixed" or kinds
+        if reading["kind"] != "categories" and (mixed or _looks_mixed(numbers)):
+            return as_data(Given(numbers, None, kinds))
+        return as_data(Given(frame, None, dict.fromkeys(frame.columns, "category")))
 
 
 def _resolve(input: str | None, reading: dict[str, Any]) -> dict[str, Any]:
-    table = input is not None and _holds_categories(Path(input), reading["format"])
-    return counts.resolved(input, reading, "table" if table else "counts")
+    if input is not None and _holds_columns(Path(input), reading["format"]):
+        return reading | {"format": _TABLE}
+    return counts.resolved(input, reading)
 
 
-def _columns(variables: Variables | Columns, values: int) -> str:
-    """Describe the columns or values of the rows."""
-    if isinstance(variables, Columns):
-        names = {"number": "numbers", "category": "categories", "count": "counts"}
-        places = [(variables.places(kind), name) for kind, name in names.items()]
-        return "columns " + " and ".join(
-            f"of {name} ({_listed([variables.columns[place] for place in own])})"
-            for own, name in places
-            if own
-        )
-    of = f" of {len(variables.columns):,} columns" if variables.kind == "categories" else ""
-    return f"{values:,} values{of}"
+def _columns(variables: Words | Columns) -> str:
+    """Describe the words or columns of the rows."""
+    if isinstance(variables, Words):
+        return counted(len(variables.vocabulary), "word")
+    names = {"number": "numbers", "category": "categories", "count": "counts"}
+    places = [(variables.places(kind), name) for kind, name in names.items()]
+    return "columns " + " and ".join(
+        f"of {name} ({_listed([variables.columns[place] for place in own])})"
+        for own, name in places
+        if own
+    )
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -196,7 +192,7 @@ def _listed(names: Sequence[str]) -> str:
 def _announce(plan: Plan) -> str:
     settings, facts = plan.settings, fitting.describe(plan)
     empty = f", {facts['empty']:,} without an observation" if facts["empty"] else ""
-    columns = _columns(plan.data.variables, facts["values"])
+    columns = _columns(plan.data.variables)
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     alpha = "learned" if isinstance(settings.alpha, str) else f"{settings.alpha:g}"
     return (
@@ -232,46 +228,25 @@ def _outcome(fitted: Fit) -> str:
 
 def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:
     variables = variables_of(fitted)
-    if variables.kind == "counts":
-        if _holds_categories(path, reading["format"]):
+    if isinstance(variables, Words):
+        if _holds_columns(path, reading["format"]):
             raise ValueError(
-                f"{path}: this is a table of categories, and the model is of counts: give counts, "
-                "or --format csv or tsv for a column of text"
+                f"{path}: this is a table of columns, and the model is of counts: give counts, or "
+                "--format csv or tsv for a column of text"
             )
-        mapped = counts.read_as(variables.values[0], earlier, path, reading)
+        mapped = counts.read_as(variables.vocabulary, earlier, path, reading)
         rows = variables.rows(mapped.corpus.counts)
         return Other(rows, mapped.corpus.names, counts.described(mapped))
     of_counts = FILE_OPTIONS.keys() - _OF_TABLES
-    if reading["format"] not in (None, "categories"):
+    if reading["format"] not in (None, _TABLE):
         of_counts |= {"format"}
     if refused := options.typed(of_counts):
         flag = next(iter(refused.values()))
         raise click.UsageError(f"{flag} is for counts, and the model is of a table of columns")
-    if isinstance(variables, Columns):
-        return _other_cells(variables, path, reading, earlier)
-    table = corpora.read_table(
-        path,
-        id_column=reading["id_column"] or earlier.get("id_column"),
-        **{name: reading[name] for name in counts.ENCODED},
-        variables=(variables.columns, variables.values),
-    )
-    about = (
-        f"{counted(len(table.names), 'row')}, {counted(table.codes.size, 'field')}: "
-        f"{table.unknown:,} with a value unknown to the model are treated as missing"
-    )
-    return Other(variables.rows(table.codes), table.names, about)
-
-
-def _other_cells(
-    variables: Columns, path: Path, reading: dict[str, Any], earlier: dict[str, Any]
-) -> Other:
-    options = reading | {"id_column": reading["id_column"] or earlier.get("id_column")}
-    kinds = dict(zip(variables.columns, variables.kinds, strict=True))
-    frame = _frame(path, options, kinds, variables.columns)
-    try:
+    named = reading | {"id_column": reading["id_column"] or earlier.get("id_column")}
+    frame = _frame(path, named, variables.columns)
+    with _naming(path):
         table = variables.table(frame)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
     observed = sum(cell is not None for name in variables.columns for cell in frame.columns[name])
     unknown = observed - int(np.count_nonzero(~np.isnan(table)))
     about = (

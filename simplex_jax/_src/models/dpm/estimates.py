@@ -1,4 +1,4 @@
-"""The most distinctive features of the clusters of a mixed table, for tables and reports."""
+"""The most distinctive features of the clusters, for tables and reports."""
 
 import math
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 from scipy import special
 
 from simplex_jax._src.evaluate.intervals import beta_interval, normal_interval
-from simplex_jax._src.models.dpm.columns import Columns
+from simplex_jax._src.models.dpm.variables import Variables
 
 _LEVEL = 0.95
 
@@ -78,7 +78,7 @@ def digits(x: float, sd: float) -> int:
 
 
 def estimates(
-    columns: Columns,
+    variables: Variables,
     profiles: np.ndarray,
     profiles_sd: np.ndarray,
     overall: np.ndarray,
@@ -87,46 +87,71 @@ def estimates(
     """Return the most distinctive features of each cluster, at most `count`, best first.
 
     Profiles are flat, [C, V], and `overall` is [V]. Features are ranked by their contribution to
-    the divergence of the cluster from all rows, see `Columns.gains`.
+    the divergence of the cluster from all rows, see `gains`: the ratio of probabilities alone would
+    rank rare values first, and the difference frequent ones.
     """
-    gains = columns.gains(profiles, overall)
-    order = np.argsort(-gains, axis=1, kind="stable")[:, :count]
-    mean, whole = columns.in_units(profiles), columns.in_units(overall)
-    sd = columns.in_units(profiles_sd, deviations=True)
-    lower, upper = _bounds(columns, mean, sd)
+    measures, items = np.array(variables.measures), variables.items
+    gain = gains(measures, profiles, overall)
+    chosen = np.argsort(-gain, axis=1, kind="stable")[:, :count]
+    mean, whole = variables.in_units(profiles), variables.in_units(overall)
+    sd = variables.in_units(profiles_sd, deviations=True)
+    taken = (np.take_along_axis(array, chosen, axis=1) for array in (mean, sd))
+    lower, upper = _bounds(measures[chosen], *taken)
 
-    def one(cluster: int, item: int) -> Estimate:
-        numbers = columns.measures[item] == "mean"
+    def one(cluster: int, rank: int) -> Estimate:
+        item = int(chosen[cluster, rank])
+        number = measures[item] == "mean"
         return Estimate(
-            name=columns.items[item],
-            measure=columns.measures[item],
+            name=items[item],
+            measure=str(measures[item]),
             mean=float(mean[cluster, item]),
-            lower=float(lower[cluster, item]),
-            upper=float(upper[cluster, item]),
+            lower=float(lower[cluster, rank]),
+            upper=float(upper[cluster, rank]),
             known=not math.isnan(sd[cluster, item]),
-            within=float(mean[cluster, item + 1]) if numbers else None,
+            within=float(mean[cluster, item + 1]) if number else None,
             overall=float(whole[item]),
-            spread=float(whole[item + 1]) if numbers else None,
+            spread=float(whole[item + 1]) if number else None,
         )
 
     return [
-        [one(cluster, int(item)) for item in items if gains[cluster, item] > 0]
-        for cluster, items in enumerate(order)
+        [one(cluster, rank) for rank, item in enumerate(entries) if gain[cluster, item] > 0]
+        for cluster, entries in enumerate(chosen)
     ]
 
 
-def _bounds(columns: Columns, mean: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds of all items, from beta, gamma and normal distributions with these moments."""
-    measures = np.array(columns.measures)
+def gains(measures: np.ndarray, profiles: np.ndarray, overall: np.ndarray) -> np.ndarray:
+    r"""Return the contribution of each item to the KL divergence of clusters from all rows.
+
+    Profiles are [C, V], and `overall` is [V]. A value of a category contributes
+    :math:`p \log(p / q)`, and a column of numbers or counts the divergence of its normal or
+    Poisson distribution. All are in nats. The standard deviation is counted with its mean.
+    """
+    tiny = np.finfo(np.float64).tiny
+    p, q = (np.asarray(x, np.float64) for x in (profiles, overall))
+    result = np.zeros(p.shape)
+    with np.errstate(divide="ignore"):
+        log_ratio = np.log(np.maximum(p, tiny)) - np.log(np.maximum(q, tiny))
+    values, rates, means, sds = (measures == name for name in ("probability", "rate", "mean", "sd"))
+    result[:, values] = p[:, values] * log_ratio[:, values]
+    result[:, rates] = p[:, rates] * log_ratio[:, rates] - p[:, rates] + q[rates]
+    width = 2 * q[sds] ** 2
+    apart = (p[:, sds] ** 2 + (p[:, means] - q[means]) ** 2) / width
+    result[:, means] = apart - 0.5 - log_ratio[:, sds]
+    return result
+
+
+def _bounds(
+    measures: np.ndarray, mean: np.ndarray, sd: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds of items, from beta, gamma and normal distributions with these moments."""
     lower, upper = normal_interval(mean, sd, _LEVEL)
     values, rates = measures == "probability", measures == "rate"
-    pair = beta_interval(np.clip(mean[:, values], 0, 1), sd[:, values], _LEVEL)
-    lower[:, values], upper[:, values] = pair
-    m, s = mean[:, rates], sd[:, rates]
+    lower[values], upper[values] = beta_interval(np.clip(mean[values], 0, 1), sd[values], _LEVEL)
+    m, s = mean[rates], sd[rates]
     known = s > 0
     shape = np.where(known, (m / np.where(known, s, 1)) ** 2, 1.0)
     for bounds, tail in ((lower, (1 - _LEVEL) / 2), (upper, (1 + _LEVEL) / 2)):
         ends = special.gammaincinv(shape, tail) / shape * m
-        bounds[:, rates] = np.where(known, ends, bounds[:, rates])
-    lower[:, rates] = np.maximum(lower[:, rates], 0)
+        bounds[rates] = np.where(known, ends, bounds[rates])
+    lower[rates] = np.maximum(lower[rates], 0)
     return lower, upper

@@ -16,11 +16,11 @@ from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models.dpm import clusters
 from simplex_jax._src.models.dpm import estimator_families as families
 from simplex_jax._src.models.dpm.clusters import Assignment, Samples
-from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.model import Mixture
 from simplex_jax._src.models.dpm.options import Options
+from simplex_jax._src.models.dpm.variables import Columns
 
 with needed("simplex_jax.sklearn"):
     from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin

@@ -15,8 +15,7 @@ import scipy.sparse as sp
 
 from simplex_jax._src.base import PyTree
 from simplex_jax._src.corpus import frames
-from simplex_jax._src.models.dpm import cells, columns, families
-from simplex_jax._src.models.dpm.columns import Columns
+from simplex_jax._src.models.dpm import families, variables
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
@@ -25,7 +24,7 @@ from simplex_jax._src.models.dpm.families.gaussian import Normals, check_covaria
 from simplex_jax._src.models.dpm.families.gaussian_prior import prior_of
 from simplex_jax._src.models.dpm.families.rows import SparseRows
 from simplex_jax._src.models.dpm.families.von_mises_fisher import Directions
-from simplex_jax._src.models.dpm.variables import CONCENTRATION
+from simplex_jax._src.models.dpm.variables import CONCENTRATION, Columns
 from simplex_jax._src.models.estimator import Arrays
 from simplex_jax._src.models.options import MOST_CONCENTRATION, number
 
@@ -120,20 +119,22 @@ def _mixed(
     X: Any, kinds: Mapping[str, str] | None = None, concentration: float = CONCENTRATION
 ) -> Arrays:
     concentration = number("concentration in family_params", concentration, most=MOST_CONCENTRATION)
-    table_columns = columns.of(X, kinds)[0]._replace(concentration=concentration)
-    columns.check_concentration(table_columns, concentration, "concentration in family_params")
+    table_columns = variables.from_frame(X, kinds)[0]._replace(concentration=concentration)
+    variables.check_concentration(table_columns, concentration, "concentration in family_params")
     return {"columns": np.asarray(json.dumps(table_columns._asdict()))}
 
 
 def columns_of(parameters: Arrays) -> Columns:
     """Return the columns of a mixed table from their hyperparameters."""
-    return columns.from_json(json.loads(str(parameters["columns"])))
+    found = variables.from_json(json.loads(str(parameters["columns"])))
+    assert isinstance(found, Columns)
+    return found
 
 
 def as_mapping(X: Any) -> dict[str, Any]:
     """Return the columns of a mixed table by name; columns of an array are "x0", "x1", ..."""
     if frames.names_of(X) is not None:
-        return cells.as_frame(X).columns
+        return frames.as_frame(X).columns
     table = None if isinstance(X, Mapping) else np.asarray(X, object)
     if table is None:
         raise ValueError("X must be a data frame or a table [n, p]: a mapping is for dpm.fit")

@@ -19,13 +19,12 @@ from simplex_jax._src.models import growth, pipeline
 from simplex_jax._src.models.dpm import clusters as clustering
 from simplex_jax._src.models.dpm import cost, model, posterior, starts
 from simplex_jax._src.models.dpm.clusters import Assignment, Clusters, assign
-from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.data import Data, Given, as_data, mapped
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.options import Options, most_clusters, process_alpha
 from simplex_jax._src.models.dpm.state import State
-from simplex_jax._src.models.dpm.variables import Variables
+from simplex_jax._src.models.dpm.variables import Columns, Variables
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.runtime import devices, session
 from simplex_jax._src.runtime.sample_files import Folder
@@ -79,7 +78,7 @@ class Fit(pipeline.Fit):
     held_out: np.ndarray
     proportions: np.ndarray
     family: Family
-    variables: Variables | Columns | None
+    variables: Variables | None
     examples: list[list[dict[str, Any]]]
     traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
@@ -99,7 +98,7 @@ class Fit(pipeline.Fit):
         return [f"{cluster:4d} {size:8,.0f} rows" for cluster, size in sizes]
 
 
-def _law(data: Data, settings: Options) -> tuple[Family, Variables | Columns | None]:
+def _law(data: Data, settings: Options) -> tuple[Family, Variables | None]:
     """Return the component distribution of a run, and the variables of its rows."""
     if data.family is not None:
         return data.family, None
@@ -252,7 +251,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
 
 
 def _examples(
-    data: Data, variables: Variables | Columns, proportions: np.ndarray
+    data: Data, variables: Variables, proportions: np.ndarray
 ) -> list[list[dict[str, Any]]]:
     """Return the rows with the largest probability of each cluster, with their values."""
     return [
@@ -274,12 +273,13 @@ def describe(plan: Plan) -> dict[str, Any]:
     facts: dict[str, Any] = {"rows": len(data.names)}
     if data.variables is None:
         return facts
-    observations = data.variables.observations(data.table)
+    variables = data.variables
+    observations = variables.observations(data.table)
     return facts | {
         "empty": int((observations == 0).sum()),
         "observations": int(observations.sum()),
-        "variables": len(data.variables.columns),
-        "values": len(data.variables.items),
+        "variables": len(variables.columns) if isinstance(variables, Columns) else 1,
+        "values": len(variables.items),
     }
 
 

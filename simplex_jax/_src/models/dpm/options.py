@@ -6,8 +6,7 @@ from typing import Any
 from simplex_jax._src import arguments
 from simplex_jax._src.base import PyTree
 from simplex_jax._src.evaluate import partitions
-from simplex_jax._src.models.dpm import columns, model
-from simplex_jax._src.models.dpm.columns import Columns
+from simplex_jax._src.models.dpm import model, variables
 from simplex_jax._src.models.dpm.data import Data
 from simplex_jax._src.models.dpm.families import rows as family_rows
 from simplex_jax._src.models.dpm.model import Gamma
@@ -165,8 +164,8 @@ def settle(data: Data, heldout: PyTree, options: Options) -> Options:
     _check_heldout(data, heldout)
     if data.variables is None and options.concentration is not None:
         raise ValueError("concentration cannot be combined with family")
-    if isinstance(data.variables, Columns) and options.concentration is not None:
-        columns.check_concentration(data.variables, options.concentration, "concentration")
+    if isinstance(data.variables, variables.Columns) and options.concentration is not None:
+        variables.check_concentration(data.variables, options.concentration, "concentration")
     if data.variables is not None and options.concentration is None:
         options = dataclasses.replace(options, concentration=data.variables.concentration)
     evident = data.family is None or data.family.log_evidence is not None

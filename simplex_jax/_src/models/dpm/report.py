@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 
 from simplex_jax._src.evaluate import diagnostics
-from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.models.dpm.clusters import Clusters
-from simplex_jax._src.models.dpm.columns import Columns
 from simplex_jax._src.models.dpm.estimates import Estimate, estimates, rounded
 from simplex_jax._src.models.dpm.fitting import Fit
 from simplex_jax._src.models.dpm.variables import Variables
@@ -31,12 +29,12 @@ _SECTIONS = (
 )
 
 
-def variables_of(fitted: Fit) -> Variables | Columns:
+def variables_of(fitted: Fit) -> Variables:
     """Return the variables of the rows of a fit, or raise a ValueError if it has none."""
     if fitted.variables is None:
         raise ValueError(
             "a fit with a custom family has neither files nor a report: give dpm.fit a "
-            "corpus, a table of categories, a data frame or Variables, or save a "
+            "corpus, a data frame or Variables, or save a "
             "sklearn.DirichletProcessMixture"
         )
     return fitted.variables
@@ -61,40 +59,17 @@ def number_of_clusters(fitted: Fit) -> str:
     )
 
 
-def profiles(
-    variables: Variables | Columns, clusters: Clusters
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return profiles [C, V], their standard deviations and the profile of all rows [V]."""
-    mean, sd, overall = (
-        variables.flat(tree) for tree in (clusters.profiles, clusters.profiles_sd, clusters.overall)
+def estimates_of(variables: Variables, clusters: Clusters, count: int) -> list[list[Estimate]]:
+    """Return the most distinctive features of each cluster, at most `count`, best first."""
+    mean, sd, overall = map(
+        variables.flat, (clusters.profiles, clusters.profiles_sd, clusters.overall)
     )
-    return mean, sd, overall
+    return estimates(variables, mean, sd, overall, count)
 
 
-def describe_clusters(
-    variables: Variables | Columns, clusters: Clusters, count: int
-) -> list[list[str]]:
-    """Return the most distinctive features of each cluster in words, best first."""
-    mean, sd, overall = profiles(variables, clusters)
-    if isinstance(variables, Columns):
-        features = estimates(variables, mean, sd, overall, count)
-        return [[one.text() for one in those] for those in features]
-    items = variables.items
-    return [[items[value] for value in values] for values in over_represented(mean, overall, count)]
-
-
-def over_represented(profiles: np.ndarray, overall: np.ndarray, count: int) -> list[np.ndarray]:
-    r"""Return the most over-represented values of each cluster, at most `count`, best first.
-
-    They are ranked by :math:`p \log(p / q)`, their contribution to the divergence of the cluster's
-    distribution p, `profiles` [C, V], from that of all rows, q, `overall` [V]. The ratio alone
-    would rank rare values first, the difference frequent ones.
-    """
-    p = np.maximum(profiles.astype(np.float64), np.finfo(np.float64).tiny)
-    gain = p * np.log(p / overall)
-    order = np.argsort(-gain, axis=1, kind="stable")[:, :count]
-    more = np.take_along_axis(gain, order, axis=1) > 0
-    return [values[chosen] for values, chosen in zip(order, more, strict=True)]
+def describe_clusters(variables: Variables, clusters: Clusters, count: int) -> list[list[str]]:
+    """Return the same in words."""
+    return [[one.text() for one in those] for those in estimates_of(variables, clusters, count)]
 
 
 def context(fitted: Fit, top_values: int) -> dict[str, Any]:
@@ -123,7 +98,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
         "traces": traces,
         "trace": traces[1:2],
         "clusters": rows,
-        "mixed": variables_of(fitted).kind == "mixed",
+        "mixed": set(variables_of(fitted).measures) != {"probability"},
         "confusion": fitted.clusters.confusion[:_MOST_CONFUSED, :_MOST_CONFUSED].tolist(),
         "alpha": {
             "mean": fitted.alpha,
@@ -176,43 +151,28 @@ def _rows(fitted: Fit, top_values: int) -> list[dict[str, Any]]:
     variables, clusters = variables_of(fitted), fitted.clusters
     scale = float(clusters.upper.max())
     bars = page.bars(clusters.sizes, clusters.lower, clusters.upper, scale)
-    shown = _shown(variables, clusters, top_values)
+    shown = estimates_of(variables, clusters, top_values)
+    whole = variables.kind == "table"  # the share of a word in all words is small
     return [
         {
             "number": cluster,
             "size": bars[cluster],
             "present": float(clusters.present[cluster]),
             "certain": float(clusters.confusion[cluster, cluster]),
-            "top": top,
+            "top": [_estimate(one, 1.0 if whole else _largest(top)) for one in top],
             "examples": fitted.examples[cluster],
         }
         for cluster, top in enumerate(shown)
     ]
 
 
-def _shown(
-    variables: Variables | Columns, clusters: Clusters, top_values: int
-) -> list[list[dict[str, Any]]]:
-    """Return the values of each cluster that are shown, at most `top_values`."""
-    mean, sd, overall = profiles(variables, clusters)
-    if isinstance(variables, Columns):
-        features = estimates(variables, mean, sd, overall, top_values)
-        return [[_estimate(one) for one in those] for those in features]
-    items = variables.items
-    return [
-        _values(
-            [items[value] for value in values],
-            mean[cluster, values],
-            sd[cluster, values],
-            overall[values],
-        )
-        for cluster, values in enumerate(over_represented(mean, overall, top_values))
-    ]
+def _largest(features: list[Estimate]) -> float:
+    return max((one.upper if one.known else one.mean for one in features), default=0.0) or 1.0
 
 
-def _estimate(one: Estimate) -> dict[str, Any]:
+def _estimate(one: Estimate, scale: float = 1.0) -> dict[str, Any]:
     """Return the entry of a value, a mean or a rate, with bar and interval."""
-    low, high = one.place(one.lower), one.place(one.upper)
+    place, low, high = (one.place(x) / scale for x in (one.mean, one.lower, one.upper))
     if one.measure == "probability":
         shown, *ends, overall = (
             f"{display.percent(x)}%" for x in (one.mean, one.lower, one.upper, one.overall)
@@ -232,7 +192,7 @@ def _estimate(one: Estimate) -> dict[str, Any]:
         "shown": shown,
         "title": f"{ends[0]} to {ends[1]}; of all rows {overall}",
         "sure": one.sure,
-        "bar": 100 * one.place(one.mean),
+        "bar": 100 * place,
         "interval": (one.lower, one.upper) if one.known else None,
         "over_chains": False,
         "low": 100 * low,
@@ -242,27 +202,6 @@ def _estimate(one: Estimate) -> dict[str, Any]:
 
 def _times(lift: float) -> str:
     return f"×{lift:.1f}" if lift < 10 else f"×{display.count(lift)}"
-
-
-def _values(
-    names: list[str], mean: np.ndarray, sd: np.ndarray, overall: np.ndarray
-) -> list[dict[str, Any]]:
-    """Return the entries of values: probability, bar, interval, and ratio to all rows."""
-    mean = np.clip(mean.astype(np.float64), 0, 1)
-    lower, upper = beta_interval(mean, sd)
-    scale = float(np.where(np.isnan(sd), mean, upper).max(initial=0)) or 1.0
-    bars = page.bars(mean, np.where(np.isnan(sd), np.nan, lower), upper, scale)
-    return [
-        {
-            "value": name,
-            "shown": f"{display.percent(p)}% {_times(p / q)}",
-            "title": f"{display.percent(low)} to {display.percent(high)}%; of all rows "
-            f"{display.percent(q)}%",
-            "sure": bool(low > q),
-        }
-        | bar
-        for name, p, q, low, high, bar in zip(names, mean, overall, lower, upper, bars, strict=True)
-    ]
 
 
 REPORT = page.Report(Path(__file__).with_suffix(".html"), context, items="values", most=12)

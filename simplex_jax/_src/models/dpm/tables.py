@@ -8,15 +8,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.evaluate.partitions import PointPartition
-from simplex_jax._src.models.dpm import columns, report, variables
+from simplex_jax._src.models.dpm import report, variables
 from simplex_jax._src.models.dpm.clusters import Clusters, Samples, most_probable
-from simplex_jax._src.models.dpm.columns import Columns
-from simplex_jax._src.models.dpm.estimates import Estimate, digits, estimates
+from simplex_jax._src.models.dpm.estimates import Estimate, digits
 from simplex_jax._src.models.dpm.fitting import Fit
 from simplex_jax._src.models.dpm.model import Mixture
-from simplex_jax._src.models.dpm.report import describe_clusters, over_represented, variables_of
+from simplex_jax._src.models.dpm.report import variables_of
 from simplex_jax._src.models.dpm.variables import Variables
 from simplex_jax._src.models.records import Array, Files, Saved
 from simplex_jax._src.runtime import directory, output, saved
@@ -51,15 +49,15 @@ def write(fitted: Fit, place: Path) -> None:
     """Write the files for users and other programs, each atomically.
 
     `clusters.csv` has the sizes of the clusters and the share of samples that have them;
-    `profiles.csv` the 20 most over-represented values of each, with their 95% interval by
-    `intervals.beta_interval`, or for a mixed table the 20 most distinctive values, means and rates,
-    in the units of the columns; `cluster_keys.txt` cluster, size and the first values, separated by
-    tabs; `rows.csv` the most probable cluster of every row with its probability, -1 for clusters
-    that only some samples have, and its cluster in the point partition, empty for held-out rows;
-    `row_clusters.npz` the probabilities of all clusters for every row, by name.
+    `profiles.csv` the 20 most distinctive words, values, means and rates of each, with their 95%
+    intervals, in the units of the columns; `cluster_keys.txt` cluster, size and the first values,
+    separated by tabs; `rows.csv` the most probable cluster of every row with its probability, -1
+    for clusters that only some samples have, and its cluster in the point partition, empty for
+    held-out rows; `row_clusters.npz` the probabilities of all clusters for every row, by name.
     """
     clusters, variables = fitted.clusters, variables_of(fitted)
-    words = describe_clusters(variables, clusters, _TOP_VALUES)
+    features = report.estimates_of(variables, clusters, _TOP_VALUES)
+    words = [[one.text() for one in those] for those in features]
     output.write_json(place / VARIABLES, variables._asdict())
     proportions = [(fitted.proportions, None)]
     directory.write_proportions(place / PROPORTIONS, fitted.names, len(clusters.sizes), proportions)
@@ -68,16 +66,7 @@ def write(fitted: Fit, place: Path) -> None:
         ["cluster", "size", "lower", "upper", "present", "most_over_represented"],
         _rows_of_clusters(clusters, words),
     )
-    parts = report.profiles(variables, clusters)
-    if isinstance(variables, Columns):
-        features = estimates(variables, *parts, _TOP_VALUES)
-        output.write_csv(place / "profiles.csv", _OF_ESTIMATES, _rows_of_estimates(features))
-    else:
-        output.write_csv(
-            place / "profiles.csv",
-            ["cluster", "rank", "value", "probability", "lower", "upper", "overall", "lift"],
-            _rows_of_values(*parts, variables.items),
-        )
+    output.write_csv(place / "profiles.csv", _OF_ESTIMATES, _rows_of_estimates(features))
     output.write_text(
         place / "cluster_keys.txt",
         "".join(
@@ -98,18 +87,6 @@ def _rows_of_clusters(
         first = ", ".join(entries[:5])
         sizes = (f"{number:.1f}" for number in numbers)
         yield cluster, *sizes, f"{clusters.present[cluster]:.4g}", first
-
-
-def _rows_of_values(
-    profiles: np.ndarray, profiles_sd: np.ndarray, of_all: np.ndarray, items: Sequence[str]
-) -> Iterable[tuple[object, ...]]:
-    for cluster, entries in enumerate(over_represented(profiles, of_all, _TOP_VALUES)):
-        mean, sd = profiles[cluster, entries], profiles_sd[cluster, entries]
-        lower, upper = beta_interval(np.clip(mean, 0, 1), sd)
-        overall = of_all[entries]
-        table = zip(entries, mean, lower, upper, overall, mean / overall, strict=True)
-        for rank, (value, *numbers) in enumerate(table, start=1):
-            yield cluster, rank, items[value], *(f"{number:.6g}" for number in numbers)
 
 
 _OF_ESTIMATES = [
@@ -176,12 +153,10 @@ def sizes(run: Saved) -> dict[str, int]:
     return counts | {"V": len(_variables(run).items), "D": int(run.corpus["rows"])}
 
 
-def _variables(run: Saved) -> Variables | Columns:
+def _variables(run: Saved) -> Variables:
     path = run.directory / VARIABLES
     fields = saved.load_json(path)
     try:
-        if fields.get("kind") == "mixed":
-            return columns.from_json(fields)
         return variables.from_json(fields)
     except ValueError as error:
         raise RunError(f"{path}: {error}: the file is damaged") from None
@@ -237,7 +212,7 @@ def restore(run: Saved) -> dict[str, Any]:
     }
 
 
-def _check_ranges(run: Saved, parts: Variables | Columns) -> None:
+def _check_ranges(run: Saved, parts: Variables) -> None:
     """Raise a RunError if profiles or atoms are out of range for their parameters."""
     measures = np.array(parts.measures)
     values, sds = measures == "probability", measures == "sd"

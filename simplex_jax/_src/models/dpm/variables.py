@@ -1,107 +1,333 @@
-"""Variables of the rows of a mixture: counts of words, or values of categorical columns."""
+"""Variables of the rows of a mixture: counts of words, or the columns of a table.
 
-from typing import Any, NamedTuple
+They determine the component distribution. Columns of numbers are standardised in float64. In these
+units the mean of a component has the prior N(0, s^2), and its variance s^2 an inverse-gamma prior
+of mean 1. The rate of a column of counts has the prior Gamma(1, 1 / mean of the column). Densities
+of numbers refer to the standardised values, and likelihoods of counts are relative to the Poisson
+distribution with the column's mean (`families.poisson`): neither depends on units.
+"""
 
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
 import numpy as np
+import scipy.sparse as sp
 
 from simplex_jax._src.base import PyTree
-from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.corpus import Corpus, frames, from_counts
+from simplex_jax._src.corpus import digest as digest_of_corpus
+from simplex_jax._src.corpus.corpus import digest_parts
 from simplex_jax._src.corpus.mapping import even_empty
-from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm import cells, families
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
+from simplex_jax._src.models.dpm.families.diagonal_gaussian import DiagonalNormals
+from simplex_jax._src.models.dpm.families.rows import reach, refuse_masked
 
 CONCENTRATION = 0.5
 """Default concentration of the Dirichlet prior of a component's probabilities."""
 
 
-class Variables(NamedTuple):
-    """The variables of the rows, which determine the component distribution."""
+class Words(NamedTuple):
+    """The words that are counted in each row; the components are multinomial."""
 
-    # "counts" of the values of one variable, with multinomial components; or "categories", one
-    # value of each variable, with products of categoricals as components.
-    kind: str
-    columns: tuple[str, ...]  # names of the variables; "" for counts
-    values: tuple[tuple[str, ...], ...]  # the values of each variable
-    concentration: float = CONCENTRATION  # of the Dirichlet prior of a component, of each value
-
-    @property
-    def sizes(self) -> list[int]:
-        """Number of values of each variable."""
-        return [len(values) for values in self.values]
-
-    @property
-    def items(self) -> tuple[str, ...]:
-        """The values of all variables, V, prefixed with the name of their variable, if any."""
-        return tuple(
-            f"{column}={value}" if column else value
-            for column, values in zip(self.columns, self.values, strict=True)
-            for value in values
-        )
+    vocabulary: tuple[str, ...]  # V words
+    concentration: float = CONCENTRATION  # of the Dirichlet prior of a component, of each word
+    kind: str = "counts"
 
     @property
     def measures(self) -> list[str]:
         """The type of each of the V component parameters: "probability"."""
-        return ["probability"] * sum(self.sizes)
+        return ["probability"] * len(self.vocabulary)
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """The names of the V component parameters."""
+        return self.vocabulary
 
     def family(self) -> Family:
         """Return the component distribution."""
-        if self.kind == "counts":
-            return families.multinomial(self.sizes[0], self.concentration)
-        return families.categorical(self.sizes, self.concentration)
+        return families.multinomial(len(self.vocabulary), self.concentration)
 
-    def table(self, data: Any) -> Any:
-        """Check an array, and return it as sparse counts [N, V] or int32 codes [N, P].
+    def table(self, data: Any) -> sp.csr_array:
+        """Return an array as counts [N, V], or raise a ValueError."""
+        return even_empty(self.vocabulary, lambda: from_counts(data, self.vocabulary)).counts
+
+    def rows(self, data: sp.csr_array) -> PyTree:
+        """Return rows for `family` from counts [N, V]."""
+        return families.multinomial_rows(data)
+
+    def observations(self, data: sp.csr_array) -> np.ndarray:
+        """Return the sum of the counts of each row."""
+        return np.asarray(data.sum(axis=1))
+
+    def of_row(self, data: sp.csr_array, row: int) -> list[str]:
+        """Return the words of a row, the most frequent first."""
+        start, end = data.indptr[row : row + 2]
+        order = np.argsort(-data.data[start:end], kind="stable")
+        return [self.vocabulary[value] for value in data.indices[start:end][order]]
+
+    def flat(self, tree: PyTree) -> np.ndarray:
+        """Return a tree of values, such as atoms, as an array in the order of `items`, [..., V]."""
+        return np.asarray(tree)
+
+    def tree(self, flat: np.ndarray) -> PyTree:
+        """Return the inverse of `flat`."""
+        return flat
+
+    def in_units(self, flat: np.ndarray, *, deviations: bool = False) -> np.ndarray:
+        """Return profiles [..., V], or their standard deviations, in float64."""
+        del deviations
+        return np.asarray(flat, np.float64)
+
+    def digest(self, data: sp.csr_array) -> str:
+        """Return the SHA-256 of the counts and the words, hexadecimal."""
+        return digest_of_corpus(Corpus(data, self.vocabulary, ()))
+
+
+class Columns(NamedTuple):
+    """The columns of a table; `from_frame` infers them."""
+
+    columns: tuple[str, ...]  # P distinct names
+    kinds: tuple[str, ...]  # of each: "number", "category" or "count"
+    values: tuple[tuple[str, ...], ...]  # the values of each category; empty for other columns
+    centres: tuple[float, ...]  # mean of each column of numbers or counts
+    scales: tuple[float, ...]  # standard deviation of each column of numbers
+    concentration: float = CONCENTRATION  # of the Dirichlet prior of a component, of each value
+    kind: str = "table"
+
+    def places(self, kind: str) -> list[int]:
+        """Return the indices of the columns of a kind."""
+        return [place for place, own in enumerate(self.kinds) if own == kind]
+
+    @property
+    def measures(self) -> list[str]:
+        """The type of each of V component parameters: "probability", "rate", "mean" or "sd"."""
+        names = {"number": ["mean", "sd"], "count": ["rate"]}
+        return [
+            measure
+            for kind, values in zip(self.kinds, self.values, strict=True)
+            for measure in names.get(kind, ["probability"] * len(values))
+        ]
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """The names of the V component parameters."""
+        return tuple(
+            item
+            for name, kind, values in zip(self.columns, self.kinds, self.values, strict=True)
+            for item in (
+                (f"{name}={value}" for value in values)
+                if kind == "category"
+                else ((name, f"{name} (sd)") if kind == "number" else (name,))
+            )
+        )
+
+    @property
+    def _sizes(self) -> list[int]:
+        """Number of values of each category."""
+        return [len(self.values[place]) for place in self.places("category")]
+
+    def family(self) -> Family:
+        """Return the component distribution: a product of "number", "category" and "count"."""
+        groups: dict[str, Family] = {}
+        if places := self.places("number"):
+            groups["number"] = families.diagonal_gaussian(np.zeros(len(places), np.float32), 1.0)
+        if self.places("category"):
+            groups["category"] = families.categorical(self._sizes, self.concentration)
+        if places := self.places("count"):
+            means = np.array([self.centres[place] for place in places])
+            groups["count"] = families.poisson(1.0, (1 / means).astype(np.float32))
+        return families.product(groups)
+
+    def table(self, data: Any) -> np.ndarray:
+        """Return the cells of a table, or of an array [N, P] of numbers and codes, float64 [N, P].
+
+        Missing cells, codes of -1 and unknown values of a category become NaN. Other columns are
+        ignored.
 
         Raises:
-            ValueError: The array does not fit.
+            ValueError: A column is missing, or a cell is not of its kind.
         """
-        if self.kind == "counts":
-            words = self.values[0]
-            return even_empty(words, lambda: from_counts(data, words)).counts
-        codes = np.asanyarray(data)  # masked values are refused below
-        self.family().check(codes)
-        return np.where(np.isnan(codes), -1, codes).astype(np.int32)
+        if not frames.is_frame(data):
+            refuse_masked(data)
+            table = np.array(data, np.float64)
+            if table.ndim != 2 or table.shape[1] != len(self.columns) or not len(table):
+                raise ValueError(
+                    f"rows must be a table with the columns of the model or have shape [n, "
+                    f"{len(self.columns)}]; it is {table.shape}"
+                )
+            each = zip(self.columns, self.kinds, self.values, table.T, strict=True)
+            parts = [
+                cells.codes_within(name, part, len(values))
+                if kind == "category"
+                else cells.numbers_of(name, part, kind)
+                for name, kind, values, part in each
+            ]
+            return np.stack(parts, axis=1)
+        frame = frames.as_frame(data).columns
+        if absent := [name for name in self.columns if name not in frame]:
+            raise ValueError(f"the table has no column {absent[0]!r}, which the model has")
+        parts = []
+        for name, kind, values in zip(self.columns, self.kinds, self.values, strict=True):
+            if kind == "category":
+                parts.append(cells.codes_of(cells.texts_of(name, frame[name]), values))
+            else:
+                parts.append(cells.numbers_of(name, frame[name], kind))
+        return np.stack(parts, axis=1)
 
-    def rows(self, data: Any) -> PyTree:
-        """Return rows for `family` from counts [N, V] or codes [N, P], -1 where missing."""
-        if self.kind == "counts":
-            return families.multinomial_rows(data)
-        return np.asarray(data, np.int32)
+    def rows(self, data: np.ndarray) -> PyTree:
+        """Return rows for `family`, from cells, float64 [N, P].
 
-    def observations(self, data: Any) -> np.ndarray:
-        """Return the number of observations in each row: counts, or observed values."""
-        if self.kind == "counts":
-            return np.asarray(data.sum(axis=1))
-        return (data >= 0).sum(axis=1)
+        Raises:
+            ValueError: A number is so far from its column's mean that its square overflows float32.
+        """
+        groups: dict[str, np.ndarray] = {}
+        if places := self.places("number"):
+            centres, scales = (np.array(x)[places] for x in (self.centres, self.scales))
+            with np.errstate(over="ignore"):
+                standard = (data[:, places] - centres) / scales
+            far = np.abs(standard) > reach(np.float32)[1]
+            if far.any():
+                row, column = (int(i) for i in np.argwhere(far)[0])
+                name, cell = self.columns[places[column]], data[row, places[column]]
+                raise ValueError(
+                    f"column {name!r}, row {row}: {cell:g} is too far from the column's mean, "
+                    f"{centres[column]:g}, for float32: leave the row out"
+                )
+            groups["number"] = standard.astype(np.float32)
+        for kind in ("category", "count"):
+            if places := self.places(kind):
+                part = np.where(np.isnan(data[:, places]), -1, data[:, places])
+                whole = (part == np.floor(part)).all() and (np.abs(part) < 2**31).all()
+                # Other values are left unchanged: the family rejects them.
+                groups[kind] = part.astype(np.int32) if whole else part
+        return groups
 
-    def of_row(self, data: Any, row: int) -> list[str]:
-        """Return the values of a row, for counts the most frequent first."""
-        if self.kind == "counts":
-            start, end = data.indptr[row : row + 2]
-            order = np.argsort(-data.data[start:end], kind="stable")
-            return [self.values[0][value] for value in data.indices[start:end][order]]
+    def observations(self, data: np.ndarray) -> np.ndarray:
+        """Return the number of observed cells of each row."""
+        return (~np.isnan(data)).sum(axis=1)
+
+    def of_row(self, data: np.ndarray, row: int) -> list[str]:
+        """Return the observed cells of a row, with the names of their columns."""
+        each = zip(self.columns, self.kinds, self.values, data[row], strict=True)
         return [
-            f"{column}={values[code]}"
-            for column, values, code in zip(self.columns, self.values, data[row], strict=True)
-            if code >= 0
+            f"{name}={values[int(cell)] if kind == 'category' else f'{cell:.6g}'}"
+            for name, kind, values, cell in each
+            if not np.isnan(cell)
         ]
 
     def flat(self, tree: PyTree) -> np.ndarray:
         """Return a tree of values, such as atoms, as an array in the order of `items`, [..., V]."""
-        if self.kind == "counts":
-            return np.asarray(tree)
-        parts = by_variable(self.sizes, tree)
-        return np.concatenate([np.asarray(part) for part in parts], axis=-1)
+        blocks: dict[int, np.ndarray] = {}
+        for i, place in enumerate(self.places("number")):
+            pair = [np.asarray(leaf)[..., i] for leaf in tree["number"]]
+            blocks[place] = np.stack(pair, axis=-1)
+        for i, place in enumerate(self.places("count")):
+            blocks[place] = np.asarray(tree["count"])[..., i : i + 1]
+        if places := self.places("category"):
+            parts = by_variable(self._sizes, tree["category"])
+            blocks |= {place: np.asarray(x) for place, x in zip(places, parts, strict=True)}
+        return np.concatenate([blocks[place] for place in range(len(self.columns))], axis=-1)
 
     def tree(self, flat: np.ndarray) -> PyTree:
         """Return the inverse of `flat`."""
-        if self.kind == "counts":
-            return flat
-        parts = np.split(flat, np.cumsum(self.sizes)[:-1], axis=-1)
-        return tuple(
-            np.stack([part for part in parts if part.shape[-1] == size], axis=-2)
-            for size in sorted(set(self.sizes))
+        measures = np.array(self.measures)
+        groups: dict[str, Any] = {}
+        if self.places("number"):
+            leaves: Any = (flat[..., measures == name] for name in ("mean", "sd"))
+            groups["number"] = DiagonalNormals(*leaves)
+        if self.places("category"):
+            ends = np.cumsum(self._sizes)[:-1]
+            parts = np.split(flat[..., measures == "probability"], ends, axis=-1)
+            groups["category"] = tuple(
+                np.stack([part for part in parts if part.shape[-1] == size], axis=-2)
+                for size in sorted(set(self._sizes))
+            )
+        if self.places("count"):
+            groups["count"] = flat[..., measures == "rate"]
+        return groups
+
+    def from_leaves(self, leaves: Sequence[np.ndarray]) -> PyTree:
+        """Return a tree like atoms from its leaves."""
+        empty = self.tree(np.zeros((1, len(self.measures))))
+        return jax.tree.unflatten(jax.tree.structure(empty), leaves)
+
+    def described(self, atoms: PyTree) -> PyTree:
+        """Return atoms with probabilities and rates instead of their logarithms."""
+        return {
+            kind: part if kind == "number" else jax.tree.map(np.exp, part)
+            for kind, part in atoms.items()
+        }
+
+    def in_units(self, flat: np.ndarray, *, deviations: bool = False) -> np.ndarray:
+        """Return profiles [..., V], or their standard deviations, in the units of the columns."""
+        centre, scale = np.zeros(len(self.measures)), np.ones(len(self.measures))
+        numbers = np.isin(self.measures, ("mean", "sd"))
+        scale[numbers] = np.repeat([self.scales[place] for place in self.places("number")], 2)
+        means = np.array(self.measures) == "mean"
+        centre[means] = [self.centres[place] for place in self.places("number")]
+        return np.asarray(flat, np.float64) * scale + (0 if deviations else centre)
+
+    def digest(self, data: np.ndarray) -> str:
+        """Return the SHA-256 of the cells and the metadata of the columns, hexadecimal."""
+        plain = np.where(np.isnan(data), np.nan, data)  # one bit pattern for all NaNs
+        texts = [*self.columns, *self.kinds]
+        for own in self.values:
+            texts += [str(len(own)), *own]
+        arrays = [plain, np.array([self.centres, self.scales])]
+        return digest_parts(
+            data.shape, [np.ascontiguousarray(array, "<f8") for array in arrays], texts
+        )
+
+
+Variables: TypeAlias = Words | Columns
+
+
+def from_frame(
+    rows: Any, kinds: Mapping[str, str] | None = None
+) -> tuple[Columns, np.ndarray, tuple[str, ...]]:
+    """Return the columns of a table, its cells, float64 [N, P], and the names of its rows.
+
+    Args:
+        rows: A data frame of pandas or polars, a pyarrow table, a mapping from names to columns, or
+            a structured array.
+            Missing values are NaN, None and "".
+        kinds: Kinds of columns by name: "number", "category" or "count". By default, text and
+            booleans are categories and numbers are numbers; columns of nonnegative integers must
+            be named.
+
+    Raises:
+        ValueError: The message names the column and the remedy.
+
+    Example:
+        >>> from simplex_jax._src.models.dpm import variables
+        >>> table = {"age": [30.5, None, 50.5], "sex": ["f", "m", ""], "visits": [0, 3, 1]}
+        >>> parsed, cells, names = variables.from_frame(table, {"visits": "count"})
+        >>> parsed.kinds, cells.tolist()[:2]
+        (('number', 'category', 'count'), [[30.5, 0.0, 0.0], [nan, 1.0, 3.0]])
+    """
+    frame = frames.as_frame(rows)
+    kinds = cells.kinds_of(frame.columns, {} if kinds is None else kinds)
+    both = [cells.learned(name, column, kinds[name]) for name, column in frame.columns.items()]
+    learned = [column for column, _ in both]
+    table_columns = Columns(
+        columns=tuple(frame.columns),
+        kinds=tuple(column.kind for column in learned),
+        values=tuple(column.values for column in learned),
+        centres=tuple(column.centre for column in learned),
+        scales=tuple(column.scale for column in learned),
+    )
+    return table_columns, np.stack([part for _, part in both], axis=1), frame.names
+
+
+def check_concentration(table: Columns, concentration: float, name: str) -> None:
+    """Raise a ValueError if a concentration is given to a table that has no categories."""
+    if "category" not in table.kinds and concentration != CONCENTRATION:
+        raise ValueError(
+            f"{name} is the prior of the categories of a table, and this one has none: leave it "
+            "out, or name columns that are categories (kinds, --category-column)"
         )
 
 
@@ -112,12 +338,33 @@ def from_json(fields: dict[str, Any]) -> Variables:
         ValueError: They are not the fields of variables.
     """
     try:
-        kind, concentration = fields["kind"], float(fields["concentration"])
-        columns = tuple(map(str, fields["columns"]))
-        values = tuple(tuple(map(str, names)) for names in fields["values"])
+        concentration = float(fields["concentration"])
+        found: Variables
+        if fields["kind"] == "counts":
+            found = Words(tuple(map(str, fields["vocabulary"])), concentration)
+        else:
+            names, kinds = (tuple(map(str, fields[name])) for name in ("columns", "kinds"))
+            values = tuple(tuple(map(str, own)) for own in fields["values"])
+            centres, scales = (tuple(map(float, fields[name])) for name in ("centres", "scales"))
+            found = Columns(names, kinds, values, centres, scales, concentration)
     except (KeyError, TypeError):
         raise ValueError("these are not the variables of a mixture") from None
-    sound = kind in ("counts", "categories") and 0 < concentration < np.inf and columns
-    if not sound or len(values) != len(columns) or not all(values):
+    sound = bool(found.vocabulary) if isinstance(found, Words) else _fit_together(found)
+    if not sound or not 0 < concentration < np.inf:
         raise ValueError("the variables of a mixture do not go together")
-    return Variables(kind, columns, values, concentration)
+    return found
+
+
+def _fit_together(found: Columns) -> bool:
+    names, kinds, values, centres, scales, *_ = found
+    return (
+        len(set(names)) == len(names) > 0
+        and {len(x) for x in (kinds, values, centres, scales)} == {len(names)}
+        and set(kinds) <= set(cells.KINDS)
+        and bool(np.isfinite([*centres, *scales]).all())
+        and min(scales) > 0
+        and all(
+            bool(own) == (kind == "category") and (kind != "count" or centre > 0)
+            for own, kind, centre in zip(values, kinds, centres, strict=True)
+        )
+    )
