@@ -6,8 +6,9 @@ usage: python docs/options.py
 import importlib
 from pathlib import Path
 
+from simplex_jax._src.corpus import Reading, TextOptions
 from simplex_jax._src.models import NAMES
-from simplex_jax._src.models.options import table
+from simplex_jax._src.options import table
 
 PAGE = Path(__file__).with_suffix(".md")
 TITLES = {
@@ -30,12 +31,23 @@ the two.
 """
 
 
+READING = """## Reading files
+
+These are options of the commands that read a corpus, and arguments of `corpus.read` and
+`corpus.convert`. A format that has no use for an option refuses it; `simplex-jax lda --help-all`
+names the formats of each.
+"""
+TEXTS = """The following are those of texts, attributes of `corpus.TextOptions`.
+"""
+
+
 def page() -> str:
     """Return the text of the page."""
     parts = [BEGINNING]
     for name in NAMES:
         of = importlib.import_module(f"simplex_jax._src.models.{name}").MODEL.options
         parts.append(f"## `{name}`: {TITLES[name]}\n\n{table(of)}\n")
+    parts.append(f"{READING}\n{table(Reading)}\n\n{TEXTS}\n{table(TextOptions)}\n")
     return "\n".join(parts)
 
 

@@ -182,8 +182,8 @@ def test_words_to_drop_that_are_not_there_are_said(tmp_path):
 @pytest.mark.parametrize(
     ("option", "status", "says"),
     [
-        (["--token-pattern", "("], 2, "token_pattern='(': not a regular expression"),
-        (["--ngrams", "2", "1"], 2, "ngrams=(2, 1): give two whole numbers"),
+        (["--token-pattern", "("], 2, "token_pattern must be a regular expression; it is '('"),
+        (["--ngrams", "2", "1"], 2, "ngrams must be two whole numbers"),
         (
             ["--first-index", "0"],
             1,

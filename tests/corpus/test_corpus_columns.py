@@ -5,7 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from simplex_jax._src.corpus import CorpusError, Reading, TextOptions, read, read_columns, resolve
+from simplex_jax._src.corpus import (
+    CorpusError,
+    Reading,
+    TextOptions,
+    read,
+    read_columns,
+    reordered,
+    resolve,
+)
 from simplex_jax._src.evaluate.covariates import column
 
 CSV = 'id,year,text,party\na,1999,"apple, pear",D\nb,,plum,R\n'
@@ -19,6 +27,12 @@ EVERY_WORD = TextOptions(min_df=1, max_df=1.0)
 def saved(place, name, content):
     (place / name).write_text(content)
     return place / name
+
+
+def columns_of(path, names, documents):
+    """Columns in the order of the file, or of documents."""
+    metadata = read_columns(path, names)
+    return (reordered(metadata, documents, path) if documents else metadata).columns
 
 
 @pytest.mark.parametrize("tabs", [False, True])
@@ -40,16 +54,16 @@ def test_columns_of_tables(tmp_path, tabs):
 
 def test_a_table_needs_no_texts(tmp_path):
     path = saved(tmp_path, "x.csv", "name,year\nb,2\na,1\n")
-    assert read_columns(path, ["year"], ["a", "b"]).columns == {"year": ["1", "2"]}
+    assert columns_of(path, ["year"], ["a", "b"]) == {"year": ["1", "2"]}
 
 
 def test_a_document_is_found_by_its_name_in_letters_or_in_parts(tmp_path):
     """Files of a Mac have names in which an accent is a character of its own."""
     path = saved(tmp_path, "x.csv", "name,year\nb,2\ncaf\u00e9,1\ncafe\u0301,3\nth\u00e9,4\n")
     wanted = ["cafe\u0301", "caf\u00e9", "the\u0301"]
-    assert read_columns(path, ["year"], wanted).columns == {"year": ["3", "1", "4"]}
+    assert columns_of(path, ["year"], wanted) == {"year": ["3", "1", "4"]}
     with pytest.raises(CorpusError, match="1 of 2 documents are missing, the first is 'the'"):
-        read_columns(path, ["year"], ["b", "the"])
+        columns_of(path, ["year"], ["b", "the"])
 
 
 def test_fields_of_objects(tmp_path):
@@ -109,7 +123,7 @@ def test_categories_of_anndata_are_groups_in_their_order(tmp_path):
             group.attrs["encoding-type"] = "categorical"
             group["categories"], group["codes"] = categories, np.array([1, 0, -1, 1], np.int8)
     for documents, codes in ((None, [1, 0, -1, 1]), (["d", "c", "b", "a"], [1, -1, 0, 1])):
-        found = read_columns(tmp_path / "x.h5ad", ["leiden"], documents).columns["leiden"]
+        found = columns_of(tmp_path / "x.h5ad", ["leiden"], documents)["leiden"]
         assert found == [("10", "2", None)[code] for code in codes]
         groups = column("leiden", found)
         assert (groups.kind, groups.groups) == ("group", ("10", "2"))
@@ -222,7 +236,7 @@ def test_masks_of_anndata_that_do_not_fit(masked, change, says):
 )
 def test_what_is_wrong_is_said(tmp_path, name, content, names, documents, says):
     with pytest.raises(CorpusError, match=says):
-        read_columns(saved(tmp_path, name, content), names, documents)
+        columns_of(saved(tmp_path, name, content), names, documents)
 
 
 def test_fields_are_those_that_json_has(tmp_path):

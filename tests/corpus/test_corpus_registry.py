@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from simplex_jax._src.corpus import (
     CorpusError,
     Reading,
     TextOptions,
+    VectorReading,
     convert,
     from_texts,
     read,
@@ -26,7 +26,7 @@ EVERY_WORD = TextOptions(min_df=1, max_df=1.0, stop_words="none")
 
 
 def test_the_registry_is_sound():
-    fields = {field.name for field in dataclasses.fields(Reading)}
+    fields = {field.name for field in dataclasses.fields(VectorReading)}
     assert all(set(entry.options) <= fields for entry in FORMATS.values())
     assert [entry.name for entry in formats_of("counts")][-1] == "lines", "which takes any file"
     assert having("first_index") == "ldac, svmlight"
@@ -184,7 +184,7 @@ def test_ngrams_case_and_tokens():
 
 @pytest.mark.parametrize("ngrams", [(0, 1), (2, 1), (1,), (1, 2, 3)])
 def test_bad_ngrams(ngrams):
-    with pytest.raises(ValueError, match=re.escape(f"ngrams={ngrams}: give two whole numbers")):
+    with pytest.raises(ValueError, match="ngrams must be two whole numbers"):
         TextOptions(ngrams=ngrams)
 
 

@@ -21,9 +21,10 @@ from simplex_jax._src.corpus import (
     read_texts,
     read_vectors,
     read_vocabulary,
+    reordered,
     resolve,
 )
-from simplex_jax._src.corpus.readers import kind_of
+from simplex_jax._src.corpus.formats import registry
 
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0, stop_words="none")
 COUNTS = np.array([[1, 0, 2], [0, 3, 0], [4, 0, 0], [0, 0, 5]])  # barcodes by features
@@ -317,15 +318,15 @@ def test_a_vocabulary_with_more_columns_is_refused(tmp_path):
 def test_gensim_tfidf_is_read_as_unit_vectors(tmp_path):
     values = COUNTS / np.linalg.norm(COUNTS, axis=1, keepdims=True)
     path = write_gensim(tmp_path, values, "tfidf")
-    assert kind_of(path, "vectors", "counts") == "vectors"
+    assert registry.recognised(path, "vectors", "counts").kind == "vectors"
     for given in (None, tmp_path / "dictionary.txt"):
-        vectors = read_vectors(path, given)
+        vectors = read_vectors(path, vocabulary=given)
         assert vectors.vocabulary == tuple(WORDS)
         np.testing.assert_allclose(vectors.values.toarray()[:, :3], values, atol=1e-5)
     counts = write_gensim(tmp_path)
-    assert kind_of(counts, "vectors", "counts") == "counts", "though they are real"
+    assert registry.recognised(counts, "vectors", "counts").kind == "counts", "though they are real"
     (tmp_path / "y.mtx").write_bytes(gzip.compress(market(values)))
-    assert kind_of(tmp_path / "y.mtx", "vectors", "counts") == "vectors"
+    assert registry.recognised(tmp_path / "y.mtx", "vectors", "counts").kind == "vectors"
     assert read_vectors(tmp_path / "y.mtx").vocabulary == ("w0", "w1", "w2")
 
 
@@ -375,7 +376,7 @@ def test_mallet_instances_between_tabs(tmp_path):
     corpus = read(path, text=EVERY_WORD)
     assert corpus.names == tuple(name for name, _, _ in INSTANCES)
     assert not {"en", "de", "a1"} & set(corpus.vocabulary)
-    labels = read_columns(path, ["label"], corpus.names)
+    labels = reordered(read_columns(path, ["label"]), corpus.names, path)
     assert labels.columns == {"label": [label for _, label, _ in INSTANCES]}
 
 

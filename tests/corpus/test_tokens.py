@@ -156,7 +156,7 @@ def test_icu_names_its_package(monkeypatch):
 
 
 def test_options_that_would_have_no_effect_are_refused():
-    with pytest.raises(ValueError, match="tokens='blank': give one of words, blanks, icu"):
+    with pytest.raises(ValueError, match="tokens must be one of words, blanks, icu"):
         TextOptions(tokens="blank")
     with pytest.raises(ValueError, match="no effect with a token_pattern"):
         TextOptions(tokens="blanks", token_pattern=r"\S+")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simplex_jax._src.corpus import CorpusError, kind_of, read_vectors, vectors
+from simplex_jax._src.corpus import CorpusError, read_vectors, vectors
+from simplex_jax._src.corpus.formats import registry
 
 ROWS = np.array([[0.6, 0, 0, -0.8], [0, 0, 1, 0], [0.6, 0.8, 0, 0]], np.float32)
 
@@ -33,20 +34,20 @@ def test_words_and_names(tmp_path):
     np.save(tmp_path / "x.npy", ROWS)
     words = write(tmp_path, "oak\nelm\nash\nfir\n", "words")
     names = write(tmp_path, "one\ntwo\nthree\n", "names")
-    result = read_vectors(tmp_path / "x.npy", words, names)
+    result = read_vectors(tmp_path / "x.npy", vocabulary=words, names=names)
     assert result.vocabulary == ("oak", "elm", "ash", "fir")
     assert result.names == ("one", "two", "three")
     with pytest.raises(
         CorpusError, match=r"3 words in the vocabulary for an array of shape \(3, 4\)"
     ):
-        read_vectors(tmp_path / "x.npy", names)
+        read_vectors(tmp_path / "x.npy", vocabulary=names)
 
 
 def test_which_files_are_taken_for_vectors(tmp_path):
     np.save(tmp_path / "x.npy", ROWS)
     sp.save_npz(tmp_path / "x.npz", sp.csr_array(ROWS))
     write(tmp_path, "two words\nof text\n", "x.txt")
-    kinds = {name: kind_of(tmp_path / name, "vectors", "counts") for name in
+    kinds = {name: registry.recognised(tmp_path / name, "vectors", "counts").kind for name in
              ("x.npy", "x.npz", "x.txt", "")}  # fmt: skip
     assert kinds == {"x.npy": "vectors", "x.npz": "counts", "x.txt": "counts", "": "counts"}
 

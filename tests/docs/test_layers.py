@@ -15,6 +15,7 @@ MODELS = tuple(f"models.{name}" for name in NAMES)
 # From the bottom to the top. Modules of a room that stand higher than the room come first.
 LAYERS = (
     ("arguments", "border", "extras", "native", "precision", "version"),
+    ("options",),
     ("draws",),
     ("base",),
     ("geometry", "schedules", "batches", "step_sizes"),

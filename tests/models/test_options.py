@@ -12,11 +12,12 @@ from click.testing import CliRunner
 
 import simplex_jax
 from simplex_jax import sklearn
+from simplex_jax._src import options as declared
 from simplex_jax._src.cli import main
 from simplex_jax._src.models import NAMES, pipeline
-from simplex_jax._src.models import options as declared
+from simplex_jax._src.models import options as common
 from simplex_jax._src.models.lda import regression
-from simplex_jax._src.models.options import checked, declarations, flag_of, option, options
+from simplex_jax._src.options import checked, declarations, flag_of, option, options
 
 # By model: `lda` of `simplex_jax._src.models.lda.estimator`.
 ESTIMATORS = {
@@ -105,12 +106,12 @@ def test_a_function_has_the_options_one_by_one():
 
 def test_options_go_into_json_and_back_or_are_refused():
     given = Example(5, size=2, parts=("x", "y"))
-    values = declared.as_json(given)
+    values = common.as_json(given)
     assert values["parts"] == ["x", "y"]
-    assert declared.from_json(Example, values) == given
+    assert common.from_json(Example, values) == given
     for wrong in ({}, values | {"more": 1}, [], values | {"count": 0}):
         with pytest.raises(ValueError, match=r"missing or unknown|count must be"):
-            declared.from_json(Example, wrong)
+            common.from_json(Example, wrong)
 
 
 def test_the_table_has_every_option():

@@ -1,8 +1,7 @@
 """Reading word counts on the command line, for models of counts."""
 
-import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,8 @@ import click
 import numpy as np
 
 from simplex_jax._src import corpus as corpora
+from simplex_jax._src.cli.declared import PATH, declared_option
 from simplex_jax._src.cli.errors import usage
-from simplex_jax._src.cli.options import PATH
 from simplex_jax._src.corpus import (
     Corpus,
     Mapped,
@@ -22,138 +21,56 @@ from simplex_jax._src.corpus import (
     to_vocabulary,
 )
 from simplex_jax._src.corpus.corpus import printable
-from simplex_jax._src.corpus.encodings import ERRORS
 from simplex_jax._src.corpus.files import as_path
 from simplex_jax._src.corpus.formats import registry
 from simplex_jax._src.corpus.formats.format import Kind
 from simplex_jax._src.corpus.mapping import even_empty
 from simplex_jax._src.corpus.store import Stored
-from simplex_jax._src.corpus.text import TOKENS, unmatched
+from simplex_jax._src.corpus.text import unmatched
 from simplex_jax._src.corpus.vocabulary import composed
+from simplex_jax._src.options import declarations
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime.processes import is_first
 
 
-def _option(
-    flag: str, help: str, name: str | None = None, **attributes: Any
-) -> tuple[str, Callable]:
-    """Return the parameter name of an option, by default from its flag, and its decorator.
-
-    In the help text, `{formats}` stands for the formats that support it.
-    """
-    name = name or flag.split("/")[0].removeprefix("--").replace("-", "_")
-    help = help.replace("{formats}", registry.having(name))
-    return name, click.option(flag, name, help=help, **attributes)
+def declared_options(of: type, names: Collection[str] | None = None) -> dict[str, Callable]:
+    """Return options of reading by parameter name; the help of each names its formats."""
+    made = {}
+    for name, declared, _ in declarations(of):
+        if declared.command and (names is None or name in names):
+            formats = "texts" if of is TextOptions else registry.having(name)
+            made[name] = declared_option(of, name, getattr(of, name), formats)
+    return made
 
 
-FILE_OPTIONS = dict(
-    [
-        _option(
-            "--format",
-            f"{registry.described('counts')}.  [default: recognised]",
-            type=click.Choice([entry.name for entry in registry.formats_of("counts")]),
-        ),
-        _option("--vocab", "File with one word a line.", "vocabulary", type=PATH),
-        _option("--names", "File with one document name a line ({formats}).", type=PATH),
-        _option(
-            "--transpose", "Words are in rows and documents in columns ({formats}).", is_flag=True
-        ),
-        _option(
-            "--layer",
-            "Layer of the file that holds the counts ({formats}), such as raw for raw.X, or type "
-            "of the features (10x).  [default: X, or the only type]",
-        ),
-        _option(
-            "--first-index",
-            "Index of the first word ({formats}).  [default: 1 in svmlight, 0 in ldac]",
-            type=click.IntRange(0, 1),
-        ),
-        _option(
-            "--text-column",
-            "Column or field of the text ({formats}), or of the words (triples), or its number "
-            "from 1 in a file without a header.  [default: recognised, such as text or body]",
-        ),
-        _option(
-            "--id-column",
-            "Column or field of the document names ({formats}).  [default: recognised]",
-        ),
-        _option("--encoding", "Encoding of texts.", default=Reading.encoding),
-        _option(
-            "--encoding-errors",
-            "What to do about bytes that are not in the encoding; cp1252 takes them for Windows'.",
-            default=Reading.encoding_errors,
-            type=click.Choice(ERRORS),
-        ),
-    ]
-)
+def format_option(
+    *kinds: Kind, default: str = "recognised", more: Mapping[str, str] | None = None
+) -> Callable:
+    """Return the option `--format`; `more` has descriptions of other formats by name."""
+    named = [f"{description} (`{name}`)" for name, description in (more or {}).items()]
+    return click.option(
+        "--format",
+        type=click.Choice([*(more or {}), *registry.names(*kinds)]),
+        help=f"{'; '.join([*named, registry.described(*kinds)])}.  [default: {default}]",
+    )
+
+
+FILE_OPTIONS = declared_options(Reading) | {"format": format_option("counts")}
 """Options of file formats, by parameter name."""
 
 ENCODED = ("encoding", "encoding_errors")
 """Those of any file of text."""
 
-TOKEN_OPTIONS = dict(
-    [
-        _option(
-            "--tokens",
-            "words: find them by --token-pattern; blanks: texts are tokenised already, split them "
-            "at blanks and drop nothing; icu: separate words of Chinese, Japanese, Thai, Lao, "
-            "Khmer and Burmese (texts; needs pip install 'simplex-jax[icu]').",
-            type=click.Choice(TOKENS),
-            default=TextOptions.tokens,
-            show_default=True,
-        ),
-        _option(
-            "--token-pattern",
-            "Regular expression of a word (texts).",
-            default=TextOptions.token_pattern,
-            show_default="three or more letters and digits, the first a letter; or two capitals",
-            metavar="REGEX",
-        ),
-        _option(
-            "--lowercase/--keep-case",
-            "Convert texts to lower case first, or not.",
-            default=TextOptions.lowercase,
-        ),
-        _option(
-            "--ngrams",
-            "Count runs of MIN to MAX successive words (texts).",
-            default=TextOptions.ngrams,
-            show_default="1 1, single words",
-            nargs=2,
-            type=click.IntRange(1),
-            metavar="MIN MAX",
-        ),
-        _option(
-            "--stop-words",
-            "english, none, or a file (texts).",
-            default=TextOptions.stop_words,
-        ),
-    ]
+TOKEN_OPTIONS = declared_options(
+    TextOptions, ("tokens", "lowercase", "token_pattern", "ngrams", "stop_words")
 )
 """Options of words in texts, by parameter name; they apply to other documents too."""
 
-_LIMITS = [
-    _option(
-        "--min-df",
-        "Keep words in at least this many documents (texts).",
-        default=TextOptions.min_df,
-        type=click.IntRange(1),
-    ),
-    _option(
-        "--max-df",
-        "Keep words in at most this share of documents (texts).",
-        default=TextOptions.max_df,
-        type=click.FloatRange(0, 1, min_open=True),
-    ),
-    _option(
-        "--max-vocabulary",
-        "Number of most frequent words to keep (texts).",
-        default=TextOptions.max_vocabulary,
-        type=click.IntRange(1),
-    ),
-    _option("--drop-words", "File of words to leave out, one a line (any corpus).", type=PATH),
-]
-VOCABULARY_OPTIONS = TOKEN_OPTIONS | dict(_LIMITS)
+VOCABULARY_OPTIONS = declared_options(TextOptions) | {
+    "drop_words": click.option(
+        "--drop-words", type=PATH, help="File of words to leave out, one a line (any corpus)."
+    )
+}
 """Options of the vocabulary, by parameter name."""
 READING = FILE_OPTIONS | VOCABULARY_OPTIONS
 """All reading options, by parameter name."""
@@ -180,8 +97,7 @@ def _quiet() -> bool:
 
 def _taken(path: Path, reading: dict[str, Any]) -> str | None:
     """Return what is read from which columns; None for a format without columns."""
-    names = (*ENCODED, "format", "text_column", "id_column", "transpose")
-    options = corpora.resolve(path, Reading(**{name: reading[name] for name in names}))
+    options = corpora.resolve(path, _of_files(reading))
     taken = registry.FORMATS[options.format or ""].taken
     return None if taken is None else taken(as_path(path), options)
 
@@ -228,8 +144,7 @@ def read_every_word(path: Path, reading: dict[str, Any]) -> Corpus:
 
 def _has_texts(path: Path, reading: dict[str, Any]) -> bool:
     """Return whether the format of a file has texts rather than counts."""
-    options = Reading(**{name: reading[name] for name in ("format", *ENCODED)})
-    return registry.selected(as_path(path), options, "counts").texts is not None
+    return registry.selected(as_path(path), _of_files(reading), "counts").texts is not None
 
 
 def drop_words(data: Corpus, file: str | Path | None) -> Corpus:
@@ -246,16 +161,15 @@ def resolved(input: str | None, reading: dict[str, Any], kind: Kind = "counts") 
     """Fill in the format and columns that the input determines."""
     if input is None:
         return reading
-    names = ("format", "text_column", "id_column")
-    options = Reading(**{name: reading[name] for name in (*ENCODED, *names)})
-    result = corpora.resolve(input, options, kind)
-    return reading | {name: getattr(result, name) for name in names}
+    result = corpora.resolve(input, _of_files(reading), kind)
+    return reading | {
+        name: getattr(result, name) for name in ("format", "text_column", "id_column")
+    }
 
 
 def read_columns(path: Path, columns: Sequence[str], reading: dict[str, Any]) -> Metadata:
     """Read columns of a corpus file with the same options; see `corpus.read_columns`."""
-    names = ("format", *ENCODED, "names", "transpose", "text_column", "id_column")
-    return corpora.read_columns(path, columns, **{name: reading[name] for name in names})
+    return corpora.read_columns(path, columns, **vars(_of_files(reading)))
 
 
 def convert(path: Path, directory: Path, reading: dict[str, Any]) -> Stored:
@@ -267,18 +181,20 @@ def convert(path: Path, directory: Path, reading: dict[str, Any]) -> Stored:
     return stored
 
 
+def _of_files(reading: dict[str, Any]) -> Reading:
+    """Return the options of file formats."""
+    return Reading(**{name: reading[name] for name in FILE_OPTIONS})
+
+
 def _keywords(reading: dict[str, Any]) -> dict[str, Any]:
     """Return keyword arguments of `corpus.read` and `corpus.convert`."""
-    return {name: reading[name] for name in FILE_OPTIONS} | {"text": _text_options(reading)}
+    return vars(_of_files(reading)) | {"text": _text_options(reading)}
 
 
 def _text_options(reading: dict[str, Any]) -> TextOptions:
-    names = [field.name for field in dataclasses.fields(TextOptions)]
-    limits = {name: reading[name] for name in names if name in reading}
-    if "ngrams" in limits:
-        limits["ngrams"] = tuple(limits["ngrams"])  # a list in JSON
+    names = [name for name, _, _ in declarations(TextOptions) if name in reading]
     with usage():
-        return TextOptions(**limits)
+        return TextOptions(**{name: reading[name] for name in names})
 
 
 def read_as(
@@ -330,8 +246,7 @@ def words(model_reading: dict[str, Any], path: Path, reading: dict[str, Any]) ->
     tokens = _token_options(model_reading)
     if tuple(tokens.get("ngrams", (1, 1))) != (1, 1):
         raise ValueError("--windows supports single words only, and the model has --ngrams")
-    names = ("format", *ENCODED, "text_column", "id_column")
-    texts = corpora.read_texts(path, **{name: reading[name] for name in names})
+    texts = corpora.read_texts(path, **vars(_of_files(reading)))
     return list(corpora.tokens((text for _, text in texts), _text_options(tokens)))
 
 

@@ -1,11 +1,12 @@
-"""Command-line options from the declarations of a model."""
+"""Command-line options from declarations; see `simplex_jax._src.options`."""
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args, get_origin
 
 import click
 
-from simplex_jax._src.models.options import Option, declarations, flag_of, plain_type
+from simplex_jax._src.options import Option, declarations, flag_of, plain_type
 
 
 def declared_options(of: type) -> list[Callable]:
@@ -18,12 +19,32 @@ def declared_options(of: type) -> list[Callable]:
     ]
 
 
-def declared_option(of: type, name: str, default: Any) -> Callable:
-    """Return a decorator for an option of a dataclass, with the command's default."""
+class _Path(click.Path):
+    """A non-empty path: an empty one would mean the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path."""
+        if value == "":
+            self.fail("the path is empty.", param, ctx)
+        return Path(super().convert(value, param, ctx))  # type: ignore[arg-type]
+
+
+PATH = _Path(path_type=Path)
+
+
+def declared_option(of: type, name: str, default: Any, note: str = "") -> Callable:
+    """Return a decorator for an option of a dataclass, with the command's default.
+
+    A note ends its help.
+    """
     declared, kind = {name: (declared, kind) for name, declared, kind in declarations(of)}[name]
     kind = plain_type(kind)
     help, attributes = declared.help, dict[str, Any](default=default)
-    if default is None and declared.unset:
+    if note:
+        help = f"{help.removesuffix('.')} ({note})."
+    if declared.unset and default is not None:
+        attributes["show_default"] = declared.unset
+    elif declared.unset:
         help = f"{help}  [default: {declared.unset}]"
     if declared.parse is not None:
         attributes |= {"type": _Parsed(declared), "metavar": declared.metavar}
@@ -38,10 +59,17 @@ def declared_option(of: type, name: str, default: Any) -> Callable:
             f"{help} Several, such as 10,20,50, are fitted one by one and compared; after an "
             "interruption, repeat the command to continue."
         )
+    elif Path in get_args(kind):
+        attributes["type"] = PATH
+    elif get_origin(kind) is tuple:
+        attributes |= {
+            "type": click.IntRange(int(declared.least or 0)),
+            "nargs": len(get_args(kind)),
+        }
     elif kind is int:
         largest = None if declared.most is None else int(declared.most)
         attributes["type"] = click.IntRange(int(declared.least or 0), largest)
-    else:
+    elif kind is float:
         low = 0 if declared.least is None else declared.least
         most, below = declared.most, declared.below
         attributes["type"] = _Number(

@@ -17,8 +17,8 @@ from simplex_jax._src.cli.declared import declared_options
 from simplex_jax._src.cli.errors import one_line_errors, usage
 from simplex_jax._src.corpus import store
 from simplex_jax._src.models import files, pipeline, verdict
-from simplex_jax._src.models.options import declarations
 from simplex_jax._src.models.records import Plan
+from simplex_jax._src.options import declarations
 from simplex_jax._src.runtime import devices, lock, output, saved
 from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime.checkpoint import Store

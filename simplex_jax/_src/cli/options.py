@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from simplex_jax._src.arguments import MOST_SEED
-from simplex_jax._src.cli.declared import declared_option
+from simplex_jax._src.cli.declared import PATH, declared_option
 from simplex_jax._src.corpus.files import STANDARD_INPUT
 from simplex_jax._src.models.pipeline import Session, repeating
 from simplex_jax._src.runtime import output
@@ -19,17 +19,6 @@ from simplex_jax._src.runtime import output
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Path(click.Path):
-    """A non-empty path: an empty one would mean the current folder."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return the path."""
-        if value == "":
-            self.fail("the path is empty.", param, ctx)
-        return Path(super().convert(value, param, ctx))  # type: ignore[arg-type]
-
-
-PATH = _Path(path_type=Path)
 _OUTPUTS = ("out", "plot", "report")  # options of files to write
 
 

@@ -4,16 +4,16 @@ from simplex_jax._src.corpus.corpus import MAX_COUNT, Corpus, CorpusError, diges
 from simplex_jax._src.corpus.embedded import EMBEDDED_OPTIONS, embedded_corpus, embedded_years
 from simplex_jax._src.corpus.formats import FORMATS
 from simplex_jax._src.corpus.mapping import Mapped, same_words, to_vocabulary
-from simplex_jax._src.corpus.metadata import read_columns
 from simplex_jax._src.corpus.readers import (
     convert,
-    kind_of,
     read,
+    read_columns,
     read_texts,
     read_vectors,
+    reordered,
     resolve,
 )
-from simplex_jax._src.corpus.reading import Metadata, Reading
+from simplex_jax._src.corpus.reading import Metadata, Reading, VectorReading
 from simplex_jax._src.corpus.split import holdout, split_tokens
 from simplex_jax._src.corpus.stopwords import drop_words
 from simplex_jax._src.corpus.text import TextOptions, from_texts, tokens
@@ -29,6 +29,7 @@ __all__ = [
     "Metadata",
     "Reading",
     "TextOptions",
+    "VectorReading",
     "convert",
     "digest",
     "drop_words",
@@ -37,12 +38,12 @@ __all__ = [
     "from_counts",
     "from_texts",
     "holdout",
-    "kind_of",
     "read",
     "read_columns",
     "read_texts",
     "read_vectors",
     "read_vocabulary",
+    "reordered",
     "resolve",
     "same_words",
     "split_tokens",

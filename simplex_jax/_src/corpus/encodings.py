@@ -56,13 +56,6 @@ codecs.register_error("simplex_jax.cp1252", _as_cp1252)
 codecs.register_error("simplex_jax.latin1", _as_latin1)
 
 
-def check(encoding: Encoding) -> None:
-    """Raise a ValueError for an unknown encoding, or an unknown treatment of its errors."""
-    ascii_compatible(encoding.name)
-    if encoding.errors not in ERRORS:
-        raise ValueError(f"encoding_errors={encoding.errors!r}: give one of {', '.join(ERRORS)}")
-
-
 def ascii_compatible(name: str) -> bool:
     """Return whether line ends are those of ASCII, unlike UTF-16; a ValueError if unknown."""
     try:

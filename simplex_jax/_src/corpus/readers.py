@@ -1,62 +1,36 @@
-"""Reading files in a recognised or named format: counts and unit vectors."""
+"""Reading files in a recognised or named format: counts, unit vectors and metadata."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from simplex_jax._src.corpus import store
-from simplex_jax._src.corpus.corpus import Corpus, error_at
+from simplex_jax._src.corpus.corpus import Corpus, error_at, printable
 from simplex_jax._src.corpus.files import as_path
 from simplex_jax._src.corpus.formats import registry
 from simplex_jax._src.corpus.formats.format import Format, Kind
-from simplex_jax._src.corpus.reading import Reading
-from simplex_jax._src.corpus.text import TextOptions
+from simplex_jax._src.corpus.reading import Categorical, Metadata, Reading, VectorReading
 from simplex_jax._src.corpus.vectors import UnitVectors
-from simplex_jax._src.corpus.vocabulary import read_names
+from simplex_jax._src.corpus.vocabulary import columns_of, read_names
+from simplex_jax._src.options import takes
 
 _MIN_NONEMPTY = 0.1
 """Smallest share of lines with a word at which a file counts as text."""
 
 
-def read(
-    path: str | Path,
-    format: str | None = None,
-    vocabulary: str | Path | None = None,
-    text: TextOptions | None = None,
-    encoding: str = Reading.encoding,
-    *,
-    encoding_errors: str = Reading.encoding_errors,
-    names: str | Path | None = None,
-    transpose: bool = False,
-    layer: str | None = None,
-    first_index: int | None = None,
-    text_column: str | None = None,
-    id_column: str | None = None,
-) -> Corpus:
+@takes(Reading)
+def read(path: str | Path, reading: Reading) -> Corpus:
     r"""Read a corpus from a file or folder, or from standard input (`-`).
 
-    Files may be packed by gzip, xz, bzip2 or zip, whatever their names.
+    Files may be packed by gzip, xz, bzip2 or zip, whatever their names. A file that no format
+    recognises is read as `lines`; a tenth of these must have a word.
 
     Args:
         path: The file or folder.
-        format: One of the formats of `formats.described("counts")`, by default recognised. A file
-            that no other format recognises is read as `lines`; a tenth of these must have a word.
-        vocabulary: File with one word a line; see `Reading`.
-        text: Tokens and vocabulary limits, for formats of texts only; by default `TextOptions()`.
-        encoding: Encoding of text; vocabularies are UTF-8. A byte-order mark in a file overrides
-            it.
-        encoding_errors: What to do about bytes that are not in it: `strict`, `replace`, `ignore`,
-            `backslashreplace` or `cp1252`; see `Reading`. All but `strict` warn of them.
-        names: File with one document name a line.
-        transpose: True if words are in rows and documents in columns.
-        layer: Layer with the counts (`h5ad`), where `raw` is `raw.X`; None for `X`. Type of the
-            features (`10x`).
-        first_index: Index of the first word, 0 or 1; None for what the format defines: 1 in
-            `svmlight`, 0 in `ldac`.
-        text_column: Column or field of the text; see `Reading`.
-        id_column: Column or field of the document names; None to recognise it, if there is one.
+        {options}
 
     Returns:
         The corpus, including empty documents.
@@ -75,41 +49,17 @@ def read(
         >>> corpus.vocabulary, corpus.names
         (('apple', 'pear', 'plum'), ('1', '2'))
     """
-    reading = Reading(
-        format=format,
-        vocabulary=_optional_path(vocabulary),
-        text=text or TextOptions(),
-        encoding=encoding,
-        encoding_errors=encoding_errors,
-        names=_optional_path(names),
-        transpose=transpose,
-        layer=layer,
-        first_index=first_index,
-        text_column=text_column,
-        id_column=id_column,
-    )
     path = as_path(path)
     return _read_whole(path, registry.selected(path, reading, "counts"), reading)
 
 
-def read_texts(
-    path: str | Path,
-    format: str | None = None,
-    encoding: str = Reading.encoding,
-    *,
-    encoding_errors: str = Reading.encoding_errors,
-    text_column: str | None = None,
-    id_column: str | None = None,
-) -> Iterator[tuple[str, str]]:
+@takes(Reading)
+def read_texts(path: str | Path, reading: Reading) -> Iterator[tuple[str, str]]:
     r"""Read the names and texts of documents, one at a time.
 
     Args:
         path: The file or folder.
-        format: Format of the file. This and the arguments that follow are as for `read`.
-        encoding: Encoding of the texts.
-        encoding_errors: What to do about bytes that are not in it.
-        text_column: Column or field of the text.
-        id_column: Column or field of the document names.
+        {options}
 
     Returns:
         An iterator of (name, text).
@@ -126,13 +76,6 @@ def read_texts(
         ...     list(read_texts(file))
         [('1', 'apple pear'), ('2', 'pear plum')]
     """
-    reading = Reading(
-        format=format,
-        encoding=encoding,
-        encoding_errors=encoding_errors,
-        text_column=text_column,
-        id_column=id_column,
-    )
     path = as_path(path)
     selected = registry.selected(path, reading, "counts")
     if selected.texts is None:
@@ -143,30 +86,17 @@ def read_texts(
     return selected.texts(path, reading)
 
 
-def convert(
-    path: str | Path,
-    directory: str | Path,
-    format: str | None = None,
-    vocabulary: str | Path | None = None,
-    text: TextOptions | None = None,
-    encoding: str = Reading.encoding,
-    *,
-    encoding_errors: str = Reading.encoding_errors,
-    names: str | Path | None = None,
-    transpose: bool = False,
-    layer: str | None = None,
-    first_index: int | None = None,
-    text_column: str | None = None,
-    id_column: str | None = None,
-) -> store.Stored:
+@takes(Reading)
+def convert(path: str | Path, directory: str | Path, reading: Reading) -> store.Stored:
     r"""Store a corpus as memory-mapped arrays, for a corpus that does not fit into memory.
 
     `uci` (lines sorted by document), `ldac` (with a vocabulary) and `h5ad` (dense, or `csr` of
     cells by features) are read a few documents at a time. Other formats are first read whole.
 
     Args:
-        path: The file or folder. This and the arguments after `directory` are as for `read`.
+        path: The file or folder. This and the options are as for `read`.
         directory: The folder to create.
+        {options}
 
     Returns:
         The stored corpus, opened.
@@ -185,19 +115,6 @@ def convert(
         >>> stored.documents, stored.tokens, stored.vocabulary
         (2, 7, ('apple', 'pear', 'plum'))
     """
-    reading = Reading(
-        format=format,
-        vocabulary=_optional_path(vocabulary),
-        text=text or TextOptions(),
-        encoding=encoding,
-        encoding_errors=encoding_errors,
-        names=_optional_path(names),
-        transpose=transpose,
-        layer=layer,
-        first_index=first_index,
-        text_column=text_column,
-        id_column=id_column,
-    )
     path = as_path(path)
     store.check_new(directory)
     selected = registry.selected(path, reading, "counts")
@@ -208,23 +125,16 @@ def convert(
         return store.write_blocks(directory, blocks.counts, blocks.vocabulary, labels)
 
 
-def read_vectors(
-    path: str | Path,
-    vocabulary: str | Path | None = None,
-    names: str | Path | None = None,
-    *,
-    normalise: bool = False,
-) -> UnitVectors:
-    """Read unit vectors of documents from an array [D, V], `.npy` or SciPy's sparse `.npz`.
+@takes(VectorReading)
+def read_vectors(path: str | Path, reading: VectorReading) -> UnitVectors:
+    """Read unit vectors of documents from an array [D, V]: `.npy`, SciPy's sparse `.npz` or `.mtx`.
 
     Args:
         path: The file.
-        vocabulary: File with one word a line; by default the words are `w0, w1, ...`.
-        names: File with one document name a line; by default numbers from 1.
-        normalise: Accept vectors of any length but 0.
+        {options}
 
     Returns:
-        The unit vectors.
+        The unit vectors. By default the words are `w0, w1, ...`, and documents are numbered from 1.
 
     Raises:
         CorpusError: The data cannot be used, for example if a vector is zero, not finite or not of
@@ -239,16 +149,46 @@ def read_vectors(
         >>> vectors.values.toarray().round(1).tolist(), vectors.names
         ([[0.6000000238418579, 0.800000011920929], [0.0, -1.0]], ('1', '2'))
     """
-    reading = Reading(
-        vocabulary=_optional_path(vocabulary), names=_optional_path(names), normalise=normalise
-    )
     path = as_path(path)
     return registry.selected(path, reading, "vectors").read(path, reading)
 
 
-def kind_of(path: str | Path, *kinds: Kind) -> Kind:
-    """Return the kind of a file's contents, trying `kinds` in order."""
-    return registry.recognised(as_path(path), *kinds).kind
+@takes(Reading)
+def read_columns(path: str | Path, columns: Sequence[str], reading: Reading) -> Metadata:
+    r"""Read document metadata: columns of a table, or fields of records.
+
+    Args:
+        path: The file: CSV, TSV, JSON lines or AnnData (columns of `obs`). It may be the file of a
+            corpus, and need not have texts.
+        columns: Names of the columns.
+        {options}
+
+    Returns:
+        The document names, and the columns by name, in the order of the file.
+
+    Raises:
+        CorpusError: The file cannot be read, or has no such column.
+        ValueError: As for `read`.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     file = pathlib.Path(place, "fruit.csv")
+        ...     _ = file.write_text("id,year,text\na,1999,apple\nb,2001,pear\n")
+        ...     metadata = read_columns(file, ["year"])
+        >>> metadata.names, metadata.columns
+        (('a', 'b'), {'year': ['1999', '2001']})
+    """
+    path = as_path(path)
+    selected = registry.selected(path, reading, "counts")
+    if selected.columns is None:
+        formats = [entry.name for entry in registry.formats_of("counts") if entry.columns]
+        raise error_at(
+            path,
+            f"{selected.name} has no columns",
+            f"give a file with columns (--metadata), in one of {', '.join(formats)}",
+        )
+    return selected.columns(path, reading, columns)
 
 
 def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Reading:
@@ -280,10 +220,6 @@ def resolve(path: str | Path, reading: Reading, kind: Kind = "counts") -> Readin
     return replace(selected.resolve(path, reading), format=selected.name)
 
 
-def _optional_path(path: str | Path | None) -> Path | None:
-    return None if path is None else Path(path)
-
-
 def _read_whole(path: Path, selected: Format, reading: Reading) -> Corpus:
     """Read a whole corpus; refuse a file of no known format if few of its lines have a word."""
     corpus = selected.read(path, reading)
@@ -297,3 +233,33 @@ def _read_whole(path: Path, selected: Format, reading: Reading) -> Corpus:
             "--token-pattern (token_pattern) if its words are of one or two letters",
         )
     return corpus
+
+
+def reordered(metadata: Metadata, documents: Sequence[str], path: str | Path) -> Metadata:
+    """Return the metadata in the order of the documents of a corpus, by their names.
+
+    Raises:
+        CorpusError: A document has no record, or two records have the same name.
+    """
+    rows = {name: row for row, name in enumerate(metadata.names)}
+    if len(rows) < len(metadata.names):
+        repeated = next(name for row, name in enumerate(metadata.names) if rows[name] != row)
+        problem = f"two records are called {printable(repeated)!r}"
+        raise error_at(path, problem, "give --id-column (id_column) with the documents' names")
+    # macOS decomposes accented letters in file names.
+    places = list(map(columns_of(metadata.names), documents))
+    if missing := [name for name, row in zip(documents, places, strict=True) if row is None]:
+        raise error_at(
+            path,
+            f"{len(missing):,} of {len(documents):,} documents are missing, the first is "
+            f"{printable(missing[0])!r}",
+            "add them, or give --id-column (id_column) with the documents' names",
+        )
+    order = [row for row in places if row is not None]
+    ordered: dict[str, Sequence[Any]] = {
+        name: values.taken(order)
+        if isinstance(values, Categorical)
+        else [values[row] for row in order]
+        for name, values in metadata.columns.items()
+    }
+    return Metadata(tuple(documents), ordered)

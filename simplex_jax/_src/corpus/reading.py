@@ -1,63 +1,87 @@
 """Options for reading files, and the parts of a corpus."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import scipy.sparse as sp
 
 from simplex_jax._src.corpus.corpus import Corpus
-from simplex_jax._src.corpus.encodings import Encoding
+from simplex_jax._src.corpus.encodings import ERRORS, Encoding
 from simplex_jax._src.corpus.text import TextOptions, from_texts
 from simplex_jax._src.corpus.vocabulary import read_vocabulary
+from simplex_jax._src.options import option, options
 
 
-@dataclass(frozen=True)
+@options
 class Reading:
-    r"""Options for reading files of any format; `formats.FORMATS` lists those of each.
+    """Options for reading files of any format; `formats.FORMATS` lists those that each uses."""
 
-    Attributes:
-        format: Name of the format; None to recognise it.
-        vocabulary: File with one word a line, or a table (see `vocabulary.read_vocabulary`). For
-            text, only these words are counted; for `uci` and `ldac` it replaces the vocabulary next
-            to the file; for other counts and for unit vectors it names the columns. A `store` has
-            its own.
-        text: Tokens and vocabulary limits of text.
-        encoding: Encoding of text and tables; vocabularies are UTF-8. A byte-order mark of UTF-8,
-            UTF-16 or UTF-32 in a file overrides it.
-        encoding_errors: What to do about bytes that are not in the encoding: `strict`, an error;
-            `replace`, U+FFFD in their place; `ignore`, leave them out; `backslashreplace`, escapes
-            such as `\xe9`; `cp1252`, take them for Windows' Western European.
-        names: File with one document name a line.
-        transpose: True if words are in rows and documents in columns.
-        layer: Layer of an `h5ad` file with the counts, where `raw` is `raw.X`; None for `X`. Type
-            of the features, or genome, in `10x`, if there are several.
-        first_index: Index of the first word, 0 or 1; None for what the format defines: 1 in
-            `svmlight`, 0 in `ldac`.
-        text_column: Column or field of the text, or its number from 1 in a table without a
-            header; column of the words in `triples`. None to recognise it by common names.
-        id_column: Column or field of the document names; None to recognise it, if there is one.
-        normalise: True to accept vectors of any length but 0.
-    """
-
-    format: str | None = None
-    vocabulary: Path | None = None
-    text: TextOptions = field(default_factory=TextOptions)
-    encoding: str = "utf-8"
-    encoding_errors: str = "strict"
-    names: Path | None = None
-    transpose: bool = False
-    layer: str | None = None
-    first_index: int | None = None
-    text_column: str | None = None
-    id_column: str | None = None
-    normalise: bool = False
+    format: str | None = option(
+        "Name of the format.", default=None, unset="recognised", kw_only=False, metavar="name"
+    )
+    vocabulary: str | Path | None = option(
+        "File with one word a line. For texts, only these words are counted; for uci and ldac it "
+        "replaces the vocabulary next to the file; for other counts and for vectors it names the "
+        "columns. A store has its own.",
+        default=None,
+        unset="none",
+        flag="--vocab",
+        kw_only=False,
+    )
+    text: TextOptions | None = option(
+        "Tokens and vocabulary limits, for texts.",
+        default=None,
+        unset="TextOptions()",
+        command=False,
+        kw_only=False,
+    )
+    encoding: str = option(
+        "Encoding of texts and tables; vocabularies are UTF-8. A byte-order mark overrides it.",
+        default="utf-8",
+        kw_only=False,
+    )
+    encoding_errors: str = option(
+        "What to do about bytes that are not in the encoding. replace: U+FFFD in their place; "
+        "ignore: leave them out; backslashreplace: escapes; cp1252: take them for Windows' Western "
+        "European. All but strict warn of them.",
+        default="strict",
+        choices=ERRORS,
+    )
+    names: str | Path | None = option(
+        "File with one document name a line.", default=None, unset="those in the file"
+    )
+    transpose: bool = option("Words are in rows and documents in columns.", default=False)
+    layer: str | None = option(
+        "Layer of the file that holds the counts, such as raw for raw.X, or type of the features "
+        "(10x).",
+        default=None,
+        unset="X, or the only type",
+    )
+    first_index: int | None = option(
+        "Index of the first word.", default=None, least=0, most=1, unset="1 in svmlight, 0 in ldac"
+    )
+    text_column: str | None = option(
+        "Column or field of the text, or of the words (triples), or its number from 1 in a file "
+        "without a header.",
+        default=None,
+        unset="recognised, such as text or body",
+    )
+    id_column: str | None = option(
+        "Column or field of the document names.", default=None, unset="recognised"
+    )
 
     @property
     def coding(self) -> Encoding:
         """The encoding, and what to do about errors."""
         return Encoding(self.encoding, self.encoding_errors)
+
+
+@options
+class VectorReading(Reading):
+    """Options for reading unit vectors."""
+
+    normalise: bool = option("Accept vectors of any length but 0.", default=False)
 
 
 class Blocks(NamedTuple):

@@ -7,7 +7,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from simplex_jax._src.corpus.files import text_lines
 from simplex_jax._src.corpus.mapping import even_empty
 from simplex_jax._src.corpus.vocabulary import composed, warn_of_foreign
 from simplex_jax._src.extras import needed
+from simplex_jax._src.options import option, options
 
 TOKENS = ("words", "blanks", "icu")
 """What the tokens of a text can be; see `TextOptions`."""
@@ -53,27 +54,36 @@ _EXCERPT = 200
 """Characters of an excerpt, which takes about as much memory as the counts of 25 words."""
 
 
-@dataclass(frozen=True)
+def _checked_pattern(name: str, value: Any) -> str:
+    try:
+        groups = re.compile(value).groups
+    except (re.error, TypeError) as error:
+        raise ValueError(
+            f"{name} must be a regular expression; it is {value!r} ({error})"
+        ) from None
+    if groups > 1:
+        raise ValueError(f"{name} must have at most one group; it is {value!r}")
+    return value
+
+
+def _checked_ngrams(name: str, value: Any) -> tuple[int, int]:
+    if len(value) != 2 or not 1 <= value[0] <= value[1]:
+        raise ValueError(f"{name} must be two whole numbers from 1, in order; it is {value!r}")
+    return tuple(value)
+
+
+def _checked_frequency(name: str, value: Any) -> int | float:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if not whole and not (isinstance(value, float) and 0 <= value <= 1):
+        raise ValueError(
+            f"{name} must be a whole number from 1 or a fraction from 0 to 1; it is {value!r}"
+        )
+    return value
+
+
+@options
 class TextOptions:
     """Tokens of text and limits of the vocabulary.
-
-    Attributes:
-        tokens: `words` finds words by `token_pattern`. `blanks` is for texts whose words are
-            separated already: it splits them at blanks, and drops nothing. `icu` separates words
-            by the rules and dictionaries of ICU, as texts in Chinese, Japanese, Thai, Lao, Khmer
-            and Burmese need; it requires `pip install 'simplex-jax[icu]'`.
-        lowercase: Convert text to lower case first.
-        token_pattern: Regular expression of a word, with at most one group; by default three or
-            more letters of any script, with their marks, digits and underscores within or after
-            them (`new_york`, `covid19`), or two capital letters (`AI`). Texts are composed (NFC)
-            first.
-        ngrams: Shortest and longest runs of successive words to count: (1, 2) for words and pairs,
-            joined by a blank. Stop words are left out first.
-        stop_words: `english` (scikit-learn's list, and parts of contractions such as `don` and
-            `ve`), `none`, or a UTF-8 file with one word a line.
-        min_df: Leave out words in fewer documents: a number, or a fraction of the documents.
-        max_df: Leave out words in more documents: a number, or a fraction of the documents.
-        max_vocabulary: Number of most frequent words to keep; None for all.
 
     Raises:
         ValueError: An option is out of range; the message names it.
@@ -81,42 +91,73 @@ class TextOptions:
     Example:
         >>> TextOptions(min_df=1.5)
         Traceback (most recent call last):
-        ValueError: min_df=1.5: give a whole number from 1 or a fraction from 0 to 1
+        ValueError: min_df must be a whole number from 1 or a fraction from 0 to 1; it is 1.5
     """
 
-    tokens: str = "words"
-    lowercase: bool = True
-    token_pattern: str = letters.PATTERN
-    ngrams: tuple[int, int] = (1, 1)
-    stop_words: str = "english"
-    min_df: int | float = 5
-    max_df: int | float = 0.5
-    max_vocabulary: int | None = 30_000
+    tokens: str = option(
+        "words: find them by token_pattern; blanks: texts are tokenised already, split them at "
+        "blanks and drop nothing; icu: separate words of Chinese, Japanese, Thai, Lao, Khmer and "
+        "Burmese by the dictionaries of ICU (needs pip install 'simplex-jax[icu]').",
+        default="words",
+        choices=TOKENS,
+        kw_only=False,
+    )
+    lowercase: bool = option(
+        "Convert texts to lower case first, or not.",
+        default=True,
+        flag="--lowercase/--keep-case",
+        kw_only=False,
+    )
+    token_pattern: str = option(
+        "Regular expression of a word, with at most one group; texts are composed (NFC) first.",
+        default=letters.PATTERN,
+        unset="three or more letters and digits, the first a letter; or two capitals",
+        check=_checked_pattern,
+        metavar="REGEX",
+        kw_only=False,
+    )
+    ngrams: tuple[int, int] = option(
+        "Count runs of MIN to MAX successive words, joined by a blank; stop words are left out "
+        "first.",
+        default=(1, 1),
+        unset="1 1, single words",
+        check=_checked_ngrams,
+        least=1,
+        metavar="MIN MAX",
+        kw_only=False,
+    )
+    stop_words: str = option(
+        "english (scikit-learn's list, and parts of contractions such as don and ve), none, or a "
+        "file with one word a line.",
+        default="english",
+        kw_only=False,
+    )
+    min_df: int | float = option(
+        "Keep words in at least this many documents; in Python, a fraction is a share of them.",
+        default=5,
+        check=_checked_frequency,
+        parse=int,
+        metavar="NUMBER",
+        kw_only=False,
+    )
+    max_df: int | float = option(
+        "Keep words in at most this share of the documents; in Python, a whole number counts them.",
+        default=0.5,
+        check=_checked_frequency,
+        parse=float,
+        metavar="SHARE",
+        kw_only=False,
+    )
+    max_vocabulary: int | None = option(
+        "Number of most frequent words to keep.",
+        default=30_000,
+        least=1,
+        kw_only=False,
+    )
 
     def __post_init__(self) -> None:
-        if self.tokens not in TOKENS:
-            raise ValueError(f"tokens={self.tokens!r}: give one of {', '.join(TOKENS)}")
         if self.tokens != "words" and self.token_pattern != letters.PATTERN:
             raise ValueError(f"tokens={self.tokens!r} has no effect with a token_pattern: omit one")
-        try:
-            groups = re.compile(self.token_pattern).groups
-        except (re.error, TypeError) as error:
-            raise ValueError(
-                f"token_pattern={self.token_pattern!r}: not a regular expression ({error})"
-            ) from None
-        if groups > 1:
-            raise ValueError(f"token_pattern={self.token_pattern!r}: use at most one group")
-        if len(self.ngrams) != 2 or not 1 <= self.ngrams[0] <= self.ngrams[1]:
-            raise ValueError(f"ngrams={self.ngrams!r}: give two whole numbers from 1, in order")
-        for name in ("min_df", "max_df"):
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            if not whole and not (isinstance(value, float) and 0 <= value <= 1):
-                raise ValueError(
-                    f"{name}={value!r}: give a whole number from 1 or a fraction from 0 to 1"
-                )
-        if self.max_vocabulary is not None and self.max_vocabulary < 1:
-            raise ValueError(f"max_vocabulary={self.max_vocabulary}: give at least 1, or None")
 
 
 def from_texts(

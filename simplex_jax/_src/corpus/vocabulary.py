@@ -64,9 +64,9 @@ def read_vocabulary(path: str | Path) -> tuple[str, ...]:
     return tuple(line_of)
 
 
-def is_dictionary(path: Path) -> bool:
+def is_dictionary(path: str | Path) -> bool:
     """Return whether a file is a dictionary of gensim: `id, word, documents`, separated by tabs."""
-    head = [line for _, line in islice(text_lines(path), 2)]
+    head = [line for _, line in islice(text_lines(Path(path)), 2)]
     return _ENTRY.fullmatch(head[-1]) is not None
 
 
@@ -176,13 +176,13 @@ def vocabulary_beside(path: Path, names: Sequence[str]) -> Path | None:
     return next((file for file in files if os.path.isfile(file)), None)
 
 
-def read_names(path: Path) -> tuple[str, ...]:
+def read_names(path: str | Path) -> tuple[str, ...]:
     """Read document names: one a line, UTF-8, packed or not; blank lines at the end are ignored.
 
     Raises:
         CorpusError: The file cannot be read, or is not UTF-8 text.
     """
-    names = [line.strip() for _, line in text_lines(path)]
+    names = [line.strip() for _, line in text_lines(Path(path))]
     while names and not names[-1]:
         names.pop()
     return tuple(names)

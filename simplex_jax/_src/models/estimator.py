@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from simplex_jax._src import arguments
 from simplex_jax._src.evaluate.fits import Fitted, Topics
 from simplex_jax._src.extras import needed
-from simplex_jax._src.models.options import declarations, entry
 from simplex_jax._src.models.records import Results
+from simplex_jax._src.options import declarations, entry
 from simplex_jax._src.runtime import output, saved
 from simplex_jax._src.runtime.hooks import Callback
 

@@ -22,8 +22,9 @@ from simplex_jax._src.evaluate.fits import Fitted
 from simplex_jax._src.extras import needed
 from simplex_jax._src.models import files, verdict
 from simplex_jax._src.models.goal import BY_RULE
-from simplex_jax._src.models.options import as_json, changeable, declarations, option, options
+from simplex_jax._src.models.options import as_json
 from simplex_jax._src.models.records import F, Model, O, Plan, Results
+from simplex_jax._src.options import changeable, declarations, option, options
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import processes, session
 from simplex_jax._src.runtime.checkpoint import Store

@@ -12,8 +12,8 @@ from simplex_jax._src.models.unigrams.options import Arguments, Options, settle
 
 from simplex_jax._src.corpus import digest, holdout
 from simplex_jax._src.models import pipeline
-from simplex_jax._src.models.options import takes
 from simplex_jax._src.models.records import Model
+from simplex_jax._src.options import takes
 
 MODEL = Model(
     name="unigrams",

@@ -3,8 +3,9 @@
 import dataclasses
 
 from simplex_jax._src.corpus import Corpus
-from simplex_jax._src.models.options import RunOptions, number_kept, option, options
+from simplex_jax._src.models.options import RunOptions, number_kept
 from simplex_jax._src.models.pipeline import Session
+from simplex_jax._src.options import option, options
 from simplex_jax._src.runtime import session
 
 

@@ -13,7 +13,7 @@ from simplex_jax._src.corpus.formats import matrix_market, npz
 from simplex_jax._src.corpus.formats.format import Format, Source, source_of
 from simplex_jax._src.corpus.formats.matrix import with_words
 from simplex_jax._src.corpus.packed import ZIP
-from simplex_jax._src.corpus.reading import Reading
+from simplex_jax._src.corpus.reading import Reading, VectorReading
 from simplex_jax._src.corpus.vectors import UnitVectors
 from simplex_jax._src.corpus.vocabulary import numbered, read_names
 
@@ -47,7 +47,8 @@ def read(path: Path, reading: Reading) -> UnitVectors:
     if vocabulary is not None:
         table, words = with_words(table, vocabulary)
     names = numbered(table.shape[0]) if reading.names is None else read_names(reading.names)
-    return vectors.from_array(table, words, names, normalise=reading.normalise, source=str(path))
+    any_length = isinstance(reading, VectorReading) and reading.normalise
+    return vectors.from_array(table, words, names, normalise=any_length, source=str(path))
 
 
 _NOUN = "unit vectors, .npy, .npz or .mtx"

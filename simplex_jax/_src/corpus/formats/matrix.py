@@ -44,7 +44,7 @@ def corpus_of(
     return from_counts(table, words, names, source=str(path))
 
 
-def with_words(table: sp.sparray, vocabulary: Path) -> tuple[sp.sparray, tuple[str, ...]]:
+def with_words(table: sp.sparray, vocabulary: str | Path) -> tuple[sp.sparray, tuple[str, ...]]:
     """Return a matrix and the words in a file, with columns for all words of gensim's dictionary.
 
     gensim's corpora end at the last word that they have.

@@ -99,20 +99,20 @@ def selected(path: Path, reading: Reading, kind: Kind) -> Format:
 
     Raises a ValueError for an option that the format does not support.
     """
-    encodings.check(reading.coding)  # before any file is read
+    encodings.ascii_compatible(reading.encoding)  # before any file is read
     entry = recognised(path, kind) if reading.format is None else named(reading.format, kind)
     unsupported = {
         field.name: value
-        for field in fields(Reading)
+        for field in fields(reading)
         if field.name not in (*_COMMON, *entry.options)
         and (value := getattr(reading, field.name)) != field.default
     }
     if entry.texts is None:
-        default = TextOptions()
+        text, default = reading.text or TextOptions(), TextOptions()
         unsupported |= {
             option: value
             for option in _OF_TEXTS
-            if (value := getattr(reading.text, option)) != getattr(default, option)
+            if (value := getattr(text, option)) != getattr(default, option)
         }
     if unsupported:
         option, value = next(iter(unsupported.items()))

@@ -8,8 +8,8 @@ from simplex_jax._src.models.dpm.fitting import Fit
 from simplex_jax._src.models.dpm.model import build
 from simplex_jax._src.models.dpm.options import Arguments, Options, settle
 from simplex_jax._src.models.dpm.variables import Columns, Words
-from simplex_jax._src.models.options import takes
 from simplex_jax._src.models.records import Model
+from simplex_jax._src.options import takes
 
 MODEL = Fit.MODEL = Model(
     name="dpm",

@@ -40,12 +40,10 @@ Ctrl-C or a termination signal ends a run early: results are written, and --resu
 
 _TABLE = "table"
 FILE_OPTIONS = counts.FILE_OPTIONS | {
-    "format": click.option(
-        "--format",
-        "format",
-        type=click.Choice([_TABLE, *registry.names("counts")]),
-        help=f"a table of columns, .csv or .tsv (`{_TABLE}`); {registry.described('counts')}.  "
-        "[default: recognised; a .csv or .tsv is read as a table, see --kind]",
+    "format": counts.format_option(
+        "counts",
+        default="recognised; a .csv or .tsv is read as a table, see --kind",
+        more={_TABLE: "a table of columns, .csv or .tsv"},
     )
 }
 DROP_COLUMN = click.option(

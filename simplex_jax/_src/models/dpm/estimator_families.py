@@ -26,7 +26,8 @@ from simplex_jax._src.models.dpm.families.rows import SparseRows
 from simplex_jax._src.models.dpm.families.von_mises_fisher import Directions
 from simplex_jax._src.models.dpm.variables import CONCENTRATION, Columns
 from simplex_jax._src.models.estimator import Arrays
-from simplex_jax._src.models.options import MOST_CONCENTRATION, number
+from simplex_jax._src.models.options import MOST_CONCENTRATION
+from simplex_jax._src.options import number
 
 Table: TypeAlias = np.ndarray | sp.csr_array | dict[str, Any]
 

@@ -18,10 +18,9 @@ from simplex_jax._src.models.options import (
     check_priors,
     concentration,
     gamma_prior,
-    option,
-    options,
 )
 from simplex_jax._src.models.pipeline import Session
+from simplex_jax._src.options import option, options
 from simplex_jax._src.runtime import session
 
 # Exact updates of all rows find the clusters of the web data in 100 passes.

@@ -7,9 +7,9 @@ from simplex_jax._src.models.dtm import fitting, report, slices
 from simplex_jax._src.models.dtm.fitting import Fit
 from simplex_jax._src.models.dtm.model import build
 from simplex_jax._src.models.dtm.options import Arguments, Options, settle
-from simplex_jax._src.models.options import takes
 from simplex_jax._src.models.records import Model
 from simplex_jax._src.models.topics import evaluation, proportions
+from simplex_jax._src.options import takes
 
 MODEL = Fit.MODEL = Model(
     name="dtm",

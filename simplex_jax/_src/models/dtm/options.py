@@ -11,10 +11,7 @@ from simplex_jax._src.models.options import (
     check_priors,
     concentration,
     gamma_prior,
-    number,
     number_kept,
-    option,
-    options,
 )
 from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.models.topics.concentrations import LEAST, Prior
@@ -22,6 +19,7 @@ from simplex_jax._src.models.topics.data import check_heldout, size_of
 from simplex_jax._src.models.topics.engine import resolve
 from simplex_jax._src.models.topics.evaluation import SWEEPS
 from simplex_jax._src.models.topics.options import SHARE_ERROR, TopicOptions, check_words
+from simplex_jax._src.options import number, option, options
 from simplex_jax._src.runtime import session
 
 _PASSES, _SAMPLED, _EVALUATED = 400.0, 2, 10

@@ -8,9 +8,9 @@ from simplex_jax._src.models.hdp import checks, fitting, tables
 from simplex_jax._src.models.hdp.fitting import Fit
 from simplex_jax._src.models.hdp.kernel import build
 from simplex_jax._src.models.hdp.options import Arguments, Options, settle
-from simplex_jax._src.models.options import takes
 from simplex_jax._src.models.records import Model
 from simplex_jax._src.models.topics import data, evaluation, proportions
+from simplex_jax._src.options import takes
 
 MODEL = Fit.MODEL = Model(
     name="hdp",

@@ -6,14 +6,7 @@ from typing import Any
 from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.models import growth
 from simplex_jax._src.models.hdp.state import BETA, check_capacity
-from simplex_jax._src.models.options import (
-    KEPT,
-    MOST_CONCENTRATION,
-    again,
-    check_priors,
-    option,
-    options,
-)
+from simplex_jax._src.models.options import KEPT, MOST_CONCENTRATION, again, check_priors
 from simplex_jax._src.models.options import concentration as declared_concentration
 from simplex_jax._src.models.options import gamma_prior as declared_prior
 from simplex_jax._src.models.pipeline import Session
@@ -22,6 +15,7 @@ from simplex_jax._src.models.topics.data import check_heldout, size_of
 from simplex_jax._src.models.topics.engine import resolve
 from simplex_jax._src.models.topics.evaluation import SWEEPS
 from simplex_jax._src.models.topics.options import TopicOptions, check_words
+from simplex_jax._src.options import option, options
 from simplex_jax._src.runtime import session
 
 _PASSES = 500.0

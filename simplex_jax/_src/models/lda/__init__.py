@@ -9,10 +9,10 @@ from simplex_jax._src.models.lda.model import build, build_streaming
 from simplex_jax._src.models.lda.options import Arguments, Options, resolve_options
 from simplex_jax._src.models.lda.probability import left_to_right
 from simplex_jax._src.models.lda.regression import Effects, Question
-from simplex_jax._src.models.options import takes
 from simplex_jax._src.models.records import Model
 from simplex_jax._src.models.topics import data, evaluation, proportions
 from simplex_jax._src.models.topics.proportions import shards, transform
+from simplex_jax._src.options import takes
 
 MODEL = Fit.MODEL = Model(
     name="lda",

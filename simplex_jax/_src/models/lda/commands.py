@@ -209,7 +209,9 @@ def _columns(
 ) -> Mapping[str, Sequence[Any]]:
     """Return columns in the order of the documents."""
     if metadata is not None:
-        return corpora.read_columns(metadata, by, names, id_column=id_column).columns
+        return corpora.reordered(
+            corpora.read_columns(metadata, by, id_column=id_column), names, metadata
+        ).columns
     if place is None:
         return {"year": corpora.embedded_years()}
     if reading["stream"]:

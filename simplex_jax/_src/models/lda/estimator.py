@@ -17,11 +17,11 @@ from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models import lda
 from simplex_jax._src.models.lda import model, seeds
 from simplex_jax._src.models.lda.options import Options, configure
-from simplex_jax._src.models.options import number
 from simplex_jax._src.models.topics import proportions
 from simplex_jax._src.models.topics.concentrations import LEARN
 from simplex_jax._src.models.topics.estimator import CountEstimator
 from simplex_jax._src.models.topics.fits import Draw, Shares
+from simplex_jax._src.options import number
 
 _OF_FIT = ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_", "warnings_")
 

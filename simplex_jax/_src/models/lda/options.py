@@ -15,15 +15,7 @@ from simplex_jax._src.corpus.device import MOST_TOKENS
 from simplex_jax._src.models.lda import model, seeds
 from simplex_jax._src.models.lda.kernel import Config
 from simplex_jax._src.models.lda.seeds import Seeds
-from simplex_jax._src.models.options import (
-    MOST_CONCENTRATION,
-    again,
-    concentration,
-    number,
-    number_kept,
-    option,
-    options,
-)
+from simplex_jax._src.models.options import MOST_CONCENTRATION, again, concentration, number_kept
 from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.models.topics.concentrations import LEARN
 from simplex_jax._src.models.topics.data import (
@@ -38,6 +30,7 @@ from simplex_jax._src.models.topics.data import (
 from simplex_jax._src.models.topics.engine import label_dtype
 from simplex_jax._src.models.topics.evaluation import SWEEPS
 from simplex_jax._src.models.topics.options import SHARE_ERROR, TopicOptions, check_words
+from simplex_jax._src.options import number, option, options
 from simplex_jax._src.runtime import devices, processes, session
 
 

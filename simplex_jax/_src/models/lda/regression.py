@@ -19,10 +19,10 @@ from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.evaluate.covariates import Design, Term
 from simplex_jax._src.extras import needed
 from simplex_jax._src.models.lda.fitting import Fit
-from simplex_jax._src.models.options import option, options
 from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.data import as_data, in_memory
 from simplex_jax._src.models.topics.proportions import SHARD, cuts, side_by_side, token_ends
+from simplex_jax._src.options import option, options
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import saved
 from simplex_jax._src.runtime.saved import RunError

@@ -3,7 +3,6 @@
 from typing import Any
 
 from simplex_jax._src.models import pipeline
-from simplex_jax._src.models.options import takes
 from simplex_jax._src.models.records import Model
 from simplex_jax._src.models.sam import checks, data, fitting, tables
 from simplex_jax._src.models.sam.data import Data, weigh
@@ -11,6 +10,7 @@ from simplex_jax._src.models.sam.fitting import Fit
 from simplex_jax._src.models.sam.model import build
 from simplex_jax._src.models.sam.options import Arguments, Options, settle
 from simplex_jax._src.models.sam.proportions import shards, transform
+from simplex_jax._src.options import takes
 
 MODEL = Fit.MODEL = Model(
     name="sam",

@@ -14,7 +14,8 @@ from simplex_jax._src import corpus as corpora
 from simplex_jax._src.cli import console, counts, options
 from simplex_jax._src.cli.commands import Commands, Other, Transform, load
 from simplex_jax._src.cli.errors import one_line_errors
-from simplex_jax._src.corpus import tfidf
+from simplex_jax._src.corpus import VectorReading, tfidf
+from simplex_jax._src.corpus.files import as_path
 from simplex_jax._src.corpus.formats import registry
 from simplex_jax._src.corpus.vectors import UnitVectors
 from simplex_jax._src.evaluate import matching
@@ -40,17 +41,10 @@ below, write ./NAME.
 Ctrl-C or a termination signal ends a run early: results are written, and --resume continues it.
 """
 _VECTORS = "vectors"
-FILE_OPTIONS = counts.FILE_OPTIONS | {
-    "format": click.option(
-        "--format",
-        "format",
-        type=click.Choice([entry.name for entry in registry.formats_of("vectors", "counts")]),
-        help=f"{registry.described('vectors', 'counts')}.  [default: recognised, but an .npz is "
-        "read as counts]",
-    ),
-    "normalise": click.option(
-        "--normalise", is_flag=True, help="Accept vectors of any length but 0 (vectors)."
-    ),
+FILE_OPTIONS = counts.declared_options(VectorReading) | {
+    "format": counts.format_option(
+        "vectors", "counts", default="recognised, but an .npz is read as counts"
+    )
 }
 WEIGHT_OPTIONS = {
     **counts.TOKEN_OPTIONS,
@@ -96,7 +90,7 @@ def _holds_vectors(path: str | Path, format: str | None) -> bool:
     """Return whether an input has unit vectors, by the named or recognised format."""
     if format is not None:
         return format == _VECTORS
-    return corpora.kind_of(path, "vectors", "counts") == "vectors"
+    return registry.recognised(as_path(path), "vectors", "counts").kind == "vectors"
 
 
 def _read(input: Path | None, reading: dict[str, Any]) -> Data | UnitVectors:
@@ -117,7 +111,10 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Data | UnitVectors:
 
 def _read_vectors(path: Path, reading: dict[str, Any]) -> UnitVectors:
     return corpora.read_vectors(
-        path, reading["vocabulary"], reading["names"], normalise=reading["normalise"]
+        path,
+        vocabulary=reading["vocabulary"],
+        names=reading["names"],
+        normalise=reading["normalise"],
     )
 
 

@@ -13,8 +13,6 @@ from simplex_jax._src.models.options import (
     concentration,
     gamma_prior,
     number_kept,
-    option,
-    options,
 )
 from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.models.sam import joint, model, sparse, step
@@ -22,6 +20,7 @@ from simplex_jax._src.models.sam.concentrations import LEARN
 from simplex_jax._src.models.sam.data import Data
 from simplex_jax._src.models.sam.local import Local
 from simplex_jax._src.models.sam.variational import STARTS
+from simplex_jax._src.options import option, options
 from simplex_jax._src.runtime import session
 
 ALPHA = 10.0

@@ -1,8 +1,9 @@
 """Options shared by the models of token topics."""
 
-from simplex_jax._src.models.options import RunOptions, option, options
+from simplex_jax._src.models.options import RunOptions
 from simplex_jax._src.models.topics.data import Size
 from simplex_jax._src.models.topics.engine import ENGINES
+from simplex_jax._src.options import option, options
 
 SHARE_ERROR = 0.02
 """Default of the Monte-Carlo error of the topic shares of documents."""

@@ -22,12 +22,12 @@ from simplex_jax._src.corpus.device import Documents
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.draws.keys import fold_in
 from simplex_jax._src.evaluate import matching
-from simplex_jax._src.models.options import number
 from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.concentrations import positive
 from simplex_jax._src.models.topics.data import as_data, in_memory, size_of
 from simplex_jax._src.models.topics.fits import CountFit, Draw, Shares
 from simplex_jax._src.models.topics.options import SHARE_ERROR
+from simplex_jax._src.options import number
 from simplex_jax._src.runtime.session import Progress
 
 SHARD = 16_384
