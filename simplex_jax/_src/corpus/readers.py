@@ -42,6 +42,7 @@ def read(path: str | Path, reading: Reading) -> Corpus:
 
     Example:
         >>> import pathlib, tempfile
+        >>> from simplex_jax.corpus import TextOptions
         >>> with tempfile.TemporaryDirectory() as place:
         ...     file = pathlib.Path(place, "fruit.txt")
         ...     _ = file.write_text("apple pear\npear plum\n")
