@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm import model as dpm_mixture
-from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.model import State
 from simplex_jax._src.runtime.driver import run
 

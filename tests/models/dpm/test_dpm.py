@@ -12,8 +12,8 @@ from support.cut_runs import Cut, look_after_every_step
 from simplex_jax._src.base import bind
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.models import dpm
-from simplex_jax._src.models.dpm import checks, clusters, data, families, fitting, model, starts
-from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm import clusters, data, families, fitting, model, starts
+from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 
 # Three groups of rows, each with two words of its own; one row without a word.
@@ -139,8 +139,10 @@ def test_a_run_goes_on_with_its_own_rows_only(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_run_that_grows_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
-    # A large concentration asks for more than 16 sticks, which `_room` would begin with.
-    monkeypatch.setattr(fitting, "_room", lambda settings, rows, clusters: settings.capacity)
+    # A large concentration asks for more than 16 sticks, with which a run would begin.
+    monkeypatch.setattr(
+        fitting, "expected_sticks", lambda settings, rows, clusters: settings.capacity
+    )
     options = {"alpha": 15.0, "steps": 12, "capacity": 16}
     grown = fit(**options)
     assert grown.state.occupancy.shape[-1] > 16
@@ -372,15 +374,15 @@ def test_a_cluster_that_comes_and_goes_and_has_no_row_is_left_out():
 
 def test_warnings():
     fell = [{"log_predictive": -1.0}, {"log_predictive": -2.0}]
-    fall, single, others = checks.mixture_warnings(fell, [10.0], [1.0], 20)
+    fall, single, others = fitting.mixture_warnings(fell, [10.0], [1.0], 20)
     assert "did not rise" in fall
     assert "one cluster" in single
     # The sample that is shown has one cluster, and the partition that labels are from has three.
-    assert len(checks.mixture_warnings(fell, [10.0], [1.0], 20, partition=3)) == 2
+    assert len(fitting.mixture_warnings(fell, [10.0], [1.0], 20, partition=3)) == 2
     assert "50%" in others
     still = [{"num_clusters_chain_0": 20.0, "num_clusters_chain_1": 12.0}] * 4
-    (stuck,) = checks.mixture_warnings(still, [9, 9], [1, 1], 18, starts=[20, 40])
+    (stuck,) = fitting.mixture_warnings(still, [9, 9], [1, 1], 18, starts=[20, 40])
     assert "about that of the start (20)" in stuck
-    assert "failed" in checks.mixture_warnings([{"log_predictive": np.nan}], [9], [1], 9)[0]
+    assert "failed" in fitting.mixture_warnings([{"log_predictive": np.nan}], [9], [1], 9)[0]
     noisy = [{"log_predictive": value} for value in [-8.0, -8.2, -7.9, -8.1] * 10]
-    assert not checks.mixture_warnings(noisy, [9, 9], [1, 1], 18)
+    assert not fitting.mixture_warnings(noisy, [9, 9], [1, 1], 18)

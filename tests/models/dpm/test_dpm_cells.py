@@ -14,7 +14,7 @@ from support import statistics_checks as checks
 from support.dpm_cells import NAMES, N, data, make, some_atoms
 
 from simplex_jax._src.models.dpm import families
-from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.diagonal_gaussian import DiagonalNormals
 from simplex_jax._src.models.dpm.families.poisson import Counted
 

@@ -12,15 +12,8 @@ from scipy import stats
 from support.dpm_table import CELLS, FOUND, KINDS, NEW, TABLE
 
 from simplex_jax._src.models import dpm
-from simplex_jax._src.models.dpm import (
-    cells,
-    estimates,
-    families,
-    report,
-    tables,
-    variables,
-)
-from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm import families, report, tables, variables
+from simplex_jax._src.models.dpm.families import family as family_rows
 
 
 def test_the_kinds_of_columns():
@@ -120,14 +113,14 @@ def test_what_sets_clusters_apart_by_divergence():
     """Against divergences by hand, in units of the columns or of standard deviations alike."""
     overall = FOUND.flat(FOUND.tree(np.array([0, 1.0, 0, 1, 0.5, 0.5, 4, 0.6, 0.4])))
     profile = np.array([[1.5, 0.5, 0.1, 1, 0.9, 0.1, 8, 0.6, 0.4]])
-    gains = estimates.gains(np.array(FOUND.measures), profile, overall)[0]
+    gains = report.gains(np.array(FOUND.measures), profile, overall)[0]
     numbers = [
         np.log(1 / sd) + (sd**2 + mean**2) / 2 - 0.5 for mean, sd in ((1.5, 0.5), (0.1, 1.0))
     ]
     expected = [numbers[0], 0, numbers[1], 0, 0.9 * np.log(1.8), 0.1 * np.log(0.2)]
     expected += [8 * np.log(2) - 4, 0, 0]
     np.testing.assert_allclose(gains, expected, atol=1e-12)
-    (result,) = estimates.estimates(FOUND, profile, np.full((1, 9), 0.01), overall, 9)
+    (result,) = report.estimates(FOUND, profile, np.full((1, 9), 0.01), overall, 9)
     assert [one.name for one in result] == ["visits", "age", "sex=f", "income"]
     visits, age, sex, income = result
     assert age.mean == pytest.approx(FOUND.centres[0] + 1.5 * FOUND.scales[0])
@@ -140,19 +133,19 @@ def test_what_sets_clusters_apart_by_divergence():
     low, high = stats.gamma.interval(0.95, 8e2**2, scale=0.01**2 / 8)
     np.testing.assert_allclose([visits.lower, visits.upper], [low, high], rtol=1e-6)
     assert income.lower == pytest.approx(income.mean - 1.96 * 0.01 * FOUND.scales[1], rel=1e-4)
-    (single,) = estimates.estimates(FOUND, profile, np.full((1, 9), np.nan), overall, 9)
+    (single,) = report.estimates(FOUND, profile, np.full((1, 9), np.nan), overall, 9)
     assert not any(one.known or one.sure for one in single)
     titles = {one.name: report._estimate(one)["title"] for one in single}  # bounds are infinite
     assert titles["age"].startswith("-inf to inf")
 
 
 def test_numbers_keep_the_digits_that_their_spread_leaves():
-    assert estimates.rounded(5.03e-20, 1.2e-21) == "5.03e-20"
-    assert estimates.rounded(1_700_000_123.4, 3600) == "1700000123"
-    assert estimates.rounded(1.23456789e18, 1e15) == "1.2346e+18"
-    assert estimates.rounded(1e-30, 1e-20) == "1e-30"
+    assert report.rounded(5.03e-20, 1.2e-21) == "5.03e-20"
+    assert report.rounded(1_700_000_123.4, 3600) == "1700000123"
+    assert report.rounded(1.23456789e18, 1e15) == "1.2346e+18"
+    assert report.rounded(1e-30, 1e-20) == "1e-30"
     seconds = (1_700_000_123.4, 1_700_000_100.2, 1_700_000_146.6)
-    one = estimates.Estimate("t", "mean", *seconds, True, 3600.0, 1.7e9, 9000.0)
+    one = report.Estimate("t", "mean", *seconds, True, 3600.0, 1.7e9, 9000.0)
     ((_, _, _, _, *numbers),) = tables._rows_of_estimates([[one]])
     np.testing.assert_allclose(np.array(numbers[:3], float), seconds, atol=1)
     (_, *numbers), *_ = tables._rows_of_estimates([[one._replace(known=False)]])
@@ -252,12 +245,12 @@ def test_bad_input_is_one_clear_error(rows, options, message):
 def test_cells_that_are_missing():
     pandas = pytest.importorskip("pandas")
     column = [1, None, np.nan, "", " ", pandas.NA, pandas.NaT, True]
-    assert cells.texts_of("a", column) == ["1", *[None] * 6, "True"]
-    assert cells.kinds_of({"a": [True, None]}, {}) == {"a": "category"}
-    assert cells.kinds_of({"a": [1.5, "x"]}, {}) == {"a": "category"}
-    assert cells.kinds_of({"a": [None, -1]}, {}) == {"a": "number"}
+    assert variables.texts_of("a", column) == ["1", *[None] * 6, "True"]
+    assert variables.kinds_of({"a": [True, None]}, {}) == {"a": "category"}
+    assert variables.kinds_of({"a": [1.5, "x"]}, {}) == {"a": "category"}
+    assert variables.kinds_of({"a": [None, -1]}, {}) == {"a": "number"}
     np.testing.assert_array_equal(
-        cells.numbers_of("a", ["1.5", None, " 2 "], "number")[::2], [1.5, 2]
+        variables.numbers_of("a", ["1.5", None, " 2 "], "number")[::2], [1.5, 2]
     )
 
 
@@ -270,10 +263,10 @@ def test_columns_with_numbers_for_names():
 
 def test_masked_cells_are_missing():
     numbers = np.ma.array([1.5, 2.5, 999], mask=[0, 0, 1])
-    np.testing.assert_array_equal(cells.numbers_of("a", numbers, "number"), [1.5, 2.5, np.nan])
-    assert cells.texts_of("a", np.ma.array(["f", "?"], mask=[0, 1])) == ["f", None]
+    np.testing.assert_array_equal(variables.numbers_of("a", numbers, "number"), [1.5, 2.5, np.nan])
+    assert variables.texts_of("a", np.ma.array(["f", "?"], mask=[0, 1])) == ["f", None]
     counts = np.ma.array([2, -9], mask=[0, 1])
-    np.testing.assert_array_equal(cells.numbers_of("a", counts, "count"), [2, np.nan])
+    np.testing.assert_array_equal(variables.numbers_of("a", counts, "count"), [2, np.nan])
 
 
 def test_masked_arrays_of_rows_are_refused():
@@ -295,10 +288,10 @@ def test_cells_of_lists_stay_what_they_are():
     )
     assert result.values == (("f", "m"), ())
     np.testing.assert_array_equal(codes, [[0, 0.5], [np.nan, 1.5], [1, 2.5]])
-    assert cells.texts_of("a", [True, np.nan, False]) == ["True", None, "False"]
+    assert variables.texts_of("a", [True, np.nan, False]) == ["True", None, "False"]
     large = [10**16 + 1, 10**16 + 2]
-    assert cells.texts_of("a", np.array(large)) == list(map(str, large))
-    assert cells.texts_of("a", np.array([b"f", b""])) == ["f", None]
+    assert variables.texts_of("a", np.array(large)) == list(map(str, large))
+    assert variables.texts_of("a", np.array([b"f", b""])) == ["f", None]
 
 
 def test_missing_cells_of_an_array():
@@ -321,7 +314,7 @@ def test_missing_cells_of_an_array():
 
 def test_numbers_in_a_file():
     texts = {"a": ["1.5", None], "b": ["1", "x"], "c": ["1", "2"]}
-    result = cells.of_texts(texts, {"c": "category"})
+    result = variables.of_texts(texts, {"c": "category"})
     np.testing.assert_array_equal(result["a"], [1.5, np.nan])
     assert result["b"] == ["1", "x"]
     assert result["c"] == ["1", "2"]
@@ -389,9 +382,9 @@ def test_categories_with_few_numbers_or_nothing_else_are_not_told():
 def test_an_underscore_makes_a_name():
     """Python reads 1_0 as 10, and no table means it."""
     texts = ["1_0", "2_0"]
-    assert cells.of_texts({"a": texts}, {}) == {"a": texts}
+    assert variables.of_texts({"a": texts}, {}) == {"a": texts}
     texts = [np.str_("1"), np.bytes_(b"2")]  # whose repr has an underscore
-    assert cells.numbers_of("a", np.array(texts, object), "number").tolist() == [1, 2]
+    assert variables.numbers_of("a", np.array(texts, object), "number").tolist() == [1, 2]
     for cell in ("1_0", b"1_0"):
         with pytest.raises(ValueError, match=r"column 'a', row 1: b?'1_0' is not a number"):
-            cells.numbers_of("a", ["2", cell], "number")
+            variables.numbers_of("a", ["2", cell], "number")

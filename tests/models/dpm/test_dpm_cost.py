@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simplex_jax._src.models.dpm import cost, families, options
+from simplex_jax._src.models.dpm import families, fitting, options
 
 
 def rows_of(n, p):
@@ -18,7 +18,7 @@ def warned(n, p, of=families.gaussian, **given):
     settings = options.of_size(n, options.Options(**given))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        cost.warn(settings, of(jnp.zeros(p), scale), rows_of(n, p), 10)
+        fitting.warn_of_time(settings, of(jnp.zeros(p), scale), rows_of(n, p), 10)
     return [str(one.message) for one in caught]
 
 

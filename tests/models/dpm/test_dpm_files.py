@@ -8,7 +8,7 @@ import pytest
 
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.models import dpm
-from simplex_jax._src.models.dpm import estimates, families, variables
+from simplex_jax._src.models.dpm import families, report, variables
 from simplex_jax._src.models.dpm.clusters import assign
 from simplex_jax._src.models.dpm.variables import Words
 
@@ -109,7 +109,7 @@ def test_over_represented_words_weigh_ratio_and_frequency():
     overall = np.array([0.5, 0.4, 0.099, 0.001])
     profile = np.array([[0.2, 0.49, 0.3, 0.01]])
     words = Words(tuple("abcd"))
-    (result,) = estimates.estimates(words, profile, np.full((1, 4), 0.01), overall, 9)
+    (result,) = report.estimates(words, profile, np.full((1, 4), 0.01), overall, 9)
     names = [one.name for one in result]
     assert names == ["c", "b", "d"], "neither the rarest nor the most frequent comes first"
 

@@ -17,9 +17,9 @@ from support import statistics_checks as checks
 
 from simplex_jax._src import draws
 from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm import model as dp_step
 from simplex_jax._src.models.dpm import model as dpm_mixture
 from simplex_jax._src.models.dpm import state as dp_state
-from simplex_jax._src.models.dpm import step as dp_step
 from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
 
 N, CAPACITY, CHAINS, TURNS = 6, 48, 4000, 5
@@ -175,7 +175,7 @@ def chain(case, key, model):
         state = state._replace(totals=dp_state.Totals(statistics, lost))
         ids = jax.random.permutation(key_batch, N)[:4].astype(jnp.int32)
         given = dataclasses.replace(model, rows=rows)
-        state, _ = dp_step.update(given, key_update, state, ids)
+        state, _ = dp_step.update_chains(given, key_update, state, ids)
         rows = case.sample(key_rows, pick(state.position.atoms, state.labels))
         return rows, state._replace(totals=None)
 

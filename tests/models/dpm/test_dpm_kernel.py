@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from simplex_jax._src.models.dpm import families
-from simplex_jax._src.models.dpm import labels as dp_labels
+from simplex_jax._src.models.dpm import model as dp_labels
+from simplex_jax._src.models.dpm import model as dp_step
 from simplex_jax._src.models.dpm import model as dpm_mixture
-from simplex_jax._src.models.dpm import step as dp_step
 from simplex_jax._src.runtime.driver import run
 
 ROWS = families.multinomial_rows([[2, 0, 1], [0, 0, 3], [0, 1, 0], [0, 0, 0]])

@@ -11,7 +11,7 @@ import pytest
 
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import data, families
-from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.runtime import devices
 
 
@@ -88,7 +88,7 @@ def test_chosen_rows_are_those_that_are_taken() -> None:
 def test_bad_rows_are_named_by_their_place_in_the_table(
     place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module("simplex_jax._src.models.dpm.families.rows")
+    module = importlib.import_module("simplex_jax._src.models.dpm.families.family")
     monkeypatch.setattr(module, "_BLOCK", 4)  # two rows at a time
     rows = np.array([[1, 0]] * 5, np.float32)
     entry, row = rf"rows\[{place}, 1\]", rf"rows\[{place}\]"

@@ -14,7 +14,7 @@ from support.dpm_table import CELLS, FOUND, GROUPS, KINDS, NEW, TABLE
 from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.models import dpm
-from simplex_jax._src.models.dpm import checks
+from simplex_jax._src.models.dpm import fitting
 from simplex_jax._src.models.dpm.variables import Columns
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 from simplex_jax._src.runtime.saved import RunError
@@ -156,7 +156,7 @@ def test_a_column_of_names_is_warned_of(fitted):
     for number, expected in ((45, 0), (53, 1)):
         values = tuple(f"row {i}" for i in range(number))
         variables = FOUND._replace(columns=(*FOUND.columns, "name"), values=(*FOUND.values, values))
-        sentences = checks.warn(dataclasses.replace(fitted, variables=variables))
+        sentences = fitting.warn(dataclasses.replace(fitted, variables=variables))
         told = [sentence for sentence in sentences if sentence.startswith("Column")]
         assert len(told) == expected
     assert "'name' has 53 values for 53 rows" in told[0]

@@ -13,12 +13,12 @@ from support import statistics_checks as checks
 from support import tiny_dpm
 from support.tiny_lda import mutated
 
-from simplex_jax._src.models.dpm import labels as dp_labels
+from simplex_jax._src.models.dpm import model as dp_labels
+from simplex_jax._src.models.dpm import model as dp_step
 from simplex_jax._src.models.dpm import model as dpm_mixture
-from simplex_jax._src.models.dpm import order
+from simplex_jax._src.models.dpm import state
 from simplex_jax._src.models.dpm import state as dp_state
-from simplex_jax._src.models.dpm import step as dp_step
-from simplex_jax._src.models.dpm import sticks as dp_sticks
+from simplex_jax._src.models.dpm import state as dp_sticks
 
 TURNS = 3
 IDS = jnp.arange(5, dtype=jnp.int32)
@@ -62,7 +62,7 @@ def size_biased(module, key, state):
 
 def escobar_west(module, key, state):
     drawn = module.escobar_west(key, PRIOR, state)
-    return size_biased(order, jax.random.fold_in(key, 2), state._replace(alpha=drawn))
+    return size_biased(state, jax.random.fold_in(key, 2), state._replace(alpha=drawn))
 
 
 def labels(module, key, state, model=MODEL):
@@ -87,8 +87,8 @@ PARTS = {
     sticks: dp_sticks,
     alpha: dp_sticks,
     atoms: dp_sticks,
-    swaps: order,
-    size_biased: order,
+    swaps: state,
+    size_biased: state,
     escobar_west: dp_sticks,
     labels: dp_labels,
     independent: dp_labels,

@@ -12,7 +12,7 @@ from support.cut_runs import Cut, look_after_every_step
 
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import families, fitting, starts
-from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.options import Options, of_size
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 

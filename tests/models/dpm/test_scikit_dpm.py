@@ -14,7 +14,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 
 from simplex_jax._src.models import dpm
-from simplex_jax._src.models.dpm import estimator_families as families
+from simplex_jax._src.models.dpm import estimator as families
 from simplex_jax._src.models.dpm import families as dp_families
 from simplex_jax._src.models.dpm.clusters import assign
 from simplex_jax._src.models.dpm.estimator import _OF_FAMILY
@@ -222,10 +222,10 @@ def test_atoms_without_rows_may_be_infinite():
     weights = np.array([[[1.0, 0.0]]])
     mean, centre = np.array([[[3.0], [np.inf]]]), {"mean": np.ones(1)}
     normals = DiagonalNormals(mean, np.array([[[2.0], [np.inf]]]))
-    described = families.profiles("diagonal_gaussian", centre, normals, weights)
+    described = families.profiles_of("diagonal_gaussian", centre, normals, weights)
     assert (described["means_"], described["standard_deviations_"]) == (4, 2)
     normals = Normals(mean, np.array([[[[0.5]], [[0.0]]]]), np.zeros((1, 2)))
-    described = families.profiles("gaussian", centre, normals, weights)
+    described = families.profiles_of("gaussian", centre, normals, weights)
     assert (described["means_"], described["covariances_"]) == (4, 4)
 
 

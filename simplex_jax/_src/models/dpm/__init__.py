@@ -3,7 +3,7 @@
 from typing import Any
 
 from simplex_jax._src.models import pipeline
-from simplex_jax._src.models.dpm import checks, data, families, fitting, tables
+from simplex_jax._src.models.dpm import data, families, fitting, tables
 from simplex_jax._src.models.dpm.fitting import Fit
 from simplex_jax._src.models.dpm.model import build
 from simplex_jax._src.models.dpm.options import Arguments, Options, settle
@@ -21,8 +21,8 @@ MODEL = Fit.MODEL = Model(
     settle=settle,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
-    warn=checks.warn,
-    judge=checks.judge,
+    warn=fitting.warn,
+    judge=fitting.judge,
     describe=fitting.describe,
     files=tables.FILES,
     infer=fitting.infer,

@@ -30,10 +30,9 @@ from simplex_jax._src.draws.keys import by_native_code
 from simplex_jax._src.evaluate import matching, partitions
 from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import Family
-from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import component, draw_atoms
-from simplex_jax._src.models.dpm.labels import statistics_of
-from simplex_jax._src.models.dpm.model import Mixture
+from simplex_jax._src.models.dpm.model import Mixture, statistics_of
 
 SHARD = 8_192
 """Number of rows processed together."""

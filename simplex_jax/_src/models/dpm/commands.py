@@ -18,7 +18,7 @@ from simplex_jax._src.corpus.files import as_path
 from simplex_jax._src.corpus.formats import registry
 from simplex_jax._src.corpus.formats.table import read_frame
 from simplex_jax._src.corpus.frames import Frame
-from simplex_jax._src.models.dpm import MODEL, Fit, cells, fitting, tables
+from simplex_jax._src.models.dpm import MODEL, Fit, fitting, tables, variables
 from simplex_jax._src.models.dpm.clusters import assign
 from simplex_jax._src.models.dpm.data import Data, Given, as_data
 from simplex_jax._src.models.dpm.report import describe_clusters, number_of_clusters, variables_of
@@ -155,7 +155,7 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Data:
         return counts.read(input, reading)
     frame = _frame(input, reading)
     kinds = {column: kind for name, kind in _KINDS.items() for column in reading[name]}
-    numbers = Frame(cells.of_texts(frame.columns, kinds), frame.names)
+    numbers = Frame(variables.of_texts(frame.columns, kinds), frame.names)
     with _naming(input):
         mixed = reading["kind"] == "mixed" or kinds
         if reading["kind"] != "categories" and (mixed or _looks_mixed(numbers)):

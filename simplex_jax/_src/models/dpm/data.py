@@ -15,7 +15,7 @@ from simplex_jax._src.corpus.text import count_texts
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import Family
-from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.variables import Columns, Variables, Words, from_frame
 
 _COPY = 2**28  # rows of this many bytes or more are not copied

@@ -2,6 +2,9 @@
 
 import dataclasses
 import functools
+import math
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -9,26 +12,228 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from simplex_jax._src.base import Kernel
+from simplex_jax._src.arguments import as_number
+from simplex_jax._src.base import Kernel, PyTree
+from simplex_jax._src.corpus.cells import reads_as_number
 from simplex_jax._src.draws.keys import split
 from simplex_jax._src.evaluate import diagnostics
 from simplex_jax._src.evaluate import partitions as point_partitions
+from simplex_jax._src.evaluate.diagnostics import LARGE_RHAT, few_samples
 from simplex_jax._src.evaluate.fits import Mixture
 from simplex_jax._src.evaluate.partitions import PointPartition
-from simplex_jax._src.models import growth, pipeline
+from simplex_jax._src.models import growth, heldout, pipeline, verdict
 from simplex_jax._src.models.dpm import clusters as clustering
-from simplex_jax._src.models.dpm import cost, model, posterior, starts
+from simplex_jax._src.models.dpm import model, starts
 from simplex_jax._src.models.dpm.clusters import Assignment, Clusters, assign
 from simplex_jax._src.models.dpm.data import Data, Given, as_data, mapped
 from simplex_jax._src.models.dpm.families import Family
-from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.options import Options, most_clusters, process_alpha
 from simplex_jax._src.models.dpm.state import State
 from simplex_jax._src.models.dpm.variables import Columns, Variables
+from simplex_jax._src.models.heldout import HeldOut, mean, measured, metrics
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.runtime import devices, session
+from simplex_jax._src.report import display
+from simplex_jax._src.report.display import counted
+from simplex_jax._src.runtime import devices, gathering, session
+from simplex_jax._src.runtime.gathering import Gathered, Kept, Posterior
+from simplex_jax._src.runtime.hooks import Event
+from simplex_jax._src.runtime.moments import Moments
 from simplex_jax._src.runtime.sample_files import Folder
-from simplex_jax._src.runtime.session import Run
+from simplex_jax._src.runtime.session import Records, Run
+from simplex_jax._src.runtime.windows import window_of
+
+# Hooks of a run: traces, partitions, held-out rows, and records of the evaluations.
+
+_TRACES = ("alpha", "num_clusters", "largest")
+
+_log_predictive = jax.jit(model.log_predictive)
+
+
+def gather_traces(settings: Options, heldout: bool) -> Posterior:
+    """Return the hook that gathers traces of label-invariant quantities.
+
+    These are the concentration, the number of clusters with rows, the share of the rows in the
+    largest one and, with held-out rows, their mean log predictive density. Labels of clusters are
+    not comparable between samples: see `clusters`.
+    """
+    chains = settings.chains
+    names = [*_TRACES, "log_predictive"] if heldout else _TRACES
+
+    def sample(event: Event) -> gathering.Sample:
+        traced = _traced(event, chains)
+        return gathering.Sample({"alpha": traced["alpha"]}, {}, traced)
+
+    def evaluated(event: Event) -> dict[str, np.ndarray]:
+        return {"log_predictive": measured(event, "log_predictive", chains)} if heldout else {}
+
+    def make() -> Gathered:
+        return Gathered({"alpha": Moments((chains,))}, dict.fromkeys(names, (chains,)))
+
+    return Posterior(sample, make, window_of(settings), evaluated)
+
+
+def _traced(event: Event, chains: int) -> dict[str, np.ndarray]:
+    """Return the traced numbers of an event, [C] each."""
+    occupancy = np.asarray(event.state.occupancy).reshape(chains, -1)
+    return {
+        "alpha": np.asarray(event.state.alpha, np.float64).reshape(chains),
+        "num_clusters": (occupancy > 0).sum(axis=1),
+        "largest": occupancy.max(axis=1) / occupancy.sum(axis=1),
+    }
+
+
+def read_partitions(event: Event, chains: int) -> dict[str, np.ndarray]:
+    """Return the partitions of an event, [C, N], with compact labels, and alpha, [C]."""
+    labels = np.asarray(event.state.labels).reshape(chains, -1)
+    compact = np.stack([np.unique(row, return_inverse=True)[1] for row in labels])
+    size = np.min_scalar_type(int(compact.max()))
+    return {"labels": compact.astype(size), "alpha": np.asarray(event.state.alpha).reshape(chains)}
+
+
+def keep_partitions(settings: Options) -> Kept:
+    """Return the hook that keeps thinned partitions in memory."""
+    return Kept(
+        lambda event: read_partitions(event, settings.chains),
+        settings.keep_samples,
+        window_of(settings),
+        None,
+    )
+
+
+def measure_heldout(family: Family, rows: PyTree, settings: Options) -> HeldOut:
+    """Return the hook that measures the log predictive densities of held-out rows."""
+
+    def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
+        mixture, chains = event.state.position, settings.chains
+        mixtures = (
+            [mixture]
+            if chains == 1
+            else [
+                jax.tree.map(lambda leaf, chain=chain: leaf[chain], mixture)
+                for chain in range(chains)
+            ]
+        )
+        return [np.asarray(_log_predictive(family, one, rows), np.float64) for one in mixtures], {}
+
+    return HeldOut(
+        "log_predictive",
+        family_rows.size(rows),
+        measure,
+        mean,
+        settings.chains,
+        window_of(settings),
+    )
+
+
+def record_evaluations(settings: Options, rows: int) -> Records:
+    """Return the hook that records evaluations: traces, throughput and kernel diagnostics."""
+    chains = settings.chains
+
+    def measure(event: Event, passes: float) -> Mapping[str, float]:
+        record: dict[str, float] = {
+            "rows_per_second": round(passes * rows / max(event.seconds, 1e-9)),
+            "capacity": int(event.state.occupancy.shape[-1]),
+            "moved": float(np.mean(event.info.moved)),
+        }
+        for name, values in _traced(event, chains).items():
+            record[name] = float(values.mean())
+            record |= zip(metrics(name, chains), map(float, values), strict=True)
+        return record
+
+    return Records(rows, settings.batch_size or rows, measure)
+
+
+# An estimate of the time of a run, and a warning before one that takes long.
+
+_LONG = 120.0
+"""Seconds from which a run is warned of."""
+
+# Roughly, of one core of a CPU: multiplications a second, and the seconds of one stick, however
+# small, for a draw or an evidence.
+_RATE, _EACH = 2e9, 1e-5
+
+# Draws of sticks, and evidences of all sticks that a split-merge move computes.
+_DRAWS, _EVIDENCES = 2, 4
+
+
+def expected_sticks(settings: Options, rows: int, clusters: int) -> int:
+    """Return about how many sticks the first updates need.
+
+    With k clusters of similar size, the sticks beyond them weigh alpha / (n + alpha), and the least
+    slice of n rows is about 1 / (k n), occasionally a 20th of that: after alpha log(20 k alpha)
+    more sticks the rest is as small. A learned concentration starts near its posterior mean given k
+    clusters.
+    """
+    if not isinstance(settings.alpha, str):
+        alpha = settings.alpha
+    else:
+        prior, alpha = process_alpha(settings), 1.0
+        assert isinstance(prior, model.Gamma)
+        for _ in range(3):
+            alpha = float((prior.shape + clusters) / (prior.rate + math.log1p(rows / alpha)))
+    return math.ceil(clusters + alpha * math.log(max(20 * clusters * alpha, 1.0)))
+
+
+def expected_seconds(settings: Options, family: Family, rows: PyTree, capacity: int) -> float:
+    """Return about how many seconds a run takes on one core, without compilation."""
+    one = jnp.zeros(1, jnp.int32)
+    atoms: Any = jax.eval_shape(
+        lambda: family.draw(
+            jax.random.key(0), family.statistics(family_rows.take(rows, one), one, 1)
+        )
+    )
+    leaves = jax.tree.leaves(atoms)
+    size = sum(leaf.size for leaf in leaves)
+    # A matrix for each component has to be factored: for `one_of` by each of its members.
+    p = max((leaf.shape[-1] for leaf in leaves if leaf.ndim > 2), default=0)
+    square = [leaf.shape for leaf in leaves if leaf.shape[-2:] == (p, p)]
+    factor = 3.0 * p**3 if square else 0.0
+    priors = max((jnp.size(leaf) for leaf in jax.tree.leaves(family)), default=0)
+    members = max(1, priors // (p * p)) if square else 1
+    moves = settings.split_merge or 0
+    each = _EACH + factor / _RATE
+    draws = (_DRAWS + _EVIDENCES * moves) * capacity * members * each
+    # As many sums of statistics as there are passes over the rows, in an update and its moves.
+    batch = settings.batch_size or family_rows.size(rows)
+    passes = batch * (capacity + 4 * (1 + moves)) * size / _RATE
+    assert settings.steps is not None
+    return settings.steps * settings.chains * (draws + passes)
+
+
+def warn_of_time(settings: Options, family: Family, rows: PyTree, clusters: int) -> None:
+    """Warn of a run that takes minutes, with what makes it shorter."""
+    count = expected_sticks(settings, family_rows.size(rows), clusters)
+    capacity = max(settings.capacity, count)
+    if (
+        settings.seconds is not None
+        or (time := expected_seconds(settings, family, rows, capacity)) < _LONG
+    ):
+        return
+    leaves = jax.tree.leaves(rows)
+    reasons = []
+    if not isinstance(settings.alpha, str) and count > 4 * settings.capacity:
+        size = family_rows.size(rows)
+        expected = settings.alpha * math.log1p(size / settings.alpha)
+        reasons.append(
+            f"alpha = {settings.alpha:g} expects {expected:,.0f} clusters of {size:,} rows and "
+            f"needs some {count:,} sticks: give a smaller one, or learn it"
+        )
+    if len(leaves) == 1 and leaves[0].ndim == 2 and leaves[0].shape[1] >= 32:
+        reasons.append(
+            f"a component has the covariance of {leaves[0].shape[1]} columns: reduce them by "
+            "principal components, or take the family diagonal_gaussian"
+        )
+    reasons.append("do fewer passes (--passes), or give a time (--seconds)")
+    warnings.warn(
+        f"the run takes about {_duration(time)} on one core; {'; or '.join(reasons)}", stacklevel=2
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.0f} hours"
+
 
 _EXAMPLES, _VALUES = 3, 12
 # Clusters that are supposed for an estimate of time.
@@ -135,19 +340,19 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     measures: dict[str, Any] = {}
     if heldout is not None:
         heldout = jax.tree.map(jnp.asarray, heldout)
-        measures["evaluation"] = posterior.held_out(family, heldout, settings)
-    measures["posterior"] = posterior.gather(settings, heldout is not None)
-    measures["kept"] = posterior.keep(settings)
-    measures["records"] = posterior.records(settings, len(plan.train.names))
+        measures["evaluation"] = measure_heldout(family, heldout, settings)
+    measures["posterior"] = gather_traces(settings, heldout is not None)
+    measures["kept"] = keep_partitions(settings)
+    measures["records"] = record_evaluations(settings, len(plan.train.names))
     # Last, after all checks: the search for a start can take seconds.
     state = _like(kernel, rows, settings)
-    cost.warn(settings, family, rows, settings.initial_clusters or _SOME)
+    warn_of_time(settings, family, rows, settings.initial_clusters or _SOME)
     if not plan.resumed:
         key_labels, key_state = split(key_init)
         labels = _start(key_labels, family, rows, settings)
         clusters = int(labels.max()) + 1
         # Growing the state recompiles its program.
-        needed = cost.sticks(settings, family_rows.size(rows), clusters)
+        needed = expected_sticks(settings, family_rows.size(rows), clusters)
         kernel, stream = build(capacity=growth.doubled(settings.capacity, needed))
         labels = labels if settings.chains > 1 else labels[0]
         state = session.start(kernel.init, key_state, labels, remedy=_REMEDY)
@@ -209,7 +414,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     gathered = run.measures["posterior"].result(trained.event)
     partitions = run.measures["kept"].samples()
     if not partitions and trained.event:
-        last = posterior.read(trained.event, settings.chains)
+        last = read_partitions(trained.event, settings.chains)
         partitions = {name: array[None] for name, array in last.items()}
     labels = partitions["labels"].reshape(-1, len(data.names))
     key = _keys(settings)[2]
@@ -301,3 +506,147 @@ def _assign(fitted: Fit, rows: Any) -> Assignment:
     else:
         rows = fitted.variables.rows(mapped(fitted.variables, rows)[0])
     return assign(fitted.clusters.samples, fitted.family, rows)
+
+
+# Warnings that a fitted Dirichlet-process mixture may not be reliable, and its verdict.
+
+_MOST_OTHERS = 0.1
+"""Warn if more than this share of the rows is in clusters that are not shown."""
+
+_MOST_DISTINCT = 0.9
+"""Warn if a category has at least this number of values a row; names of rows have one."""
+
+_MOST_NUMBERS = 10
+"""Warn if a category has more values than this, and they are numbers with fractions."""
+
+_LEAST_PRESENT = 0.5
+"""Warn if a cluster of more than 1% of the rows is in less than this share of the samples."""
+
+
+def mixture_warnings(
+    metrics: Sequence[Mapping[str, float | None]],
+    sizes: ArrayLike,
+    present: ArrayLike,
+    rows: int,
+    *,
+    partition: int | None = None,
+    starts: Sequence[int] = (),
+    split_merge: int = 0,
+) -> list[str]:
+    """Look for a log predictive that did not rise, a single cluster, and clusters that come and go.
+
+    `sizes` [C] are mean sizes of the clusters, and `present` [C] the shares of the samples that
+    have them. The point partition has `partition` clusters, by default as many. Chains started from
+    `starts` random clusters and made `split_merge` moves per update. Return one sentence for each
+    reason.
+    """
+    values = [v for record in metrics if (v := record.get("log_predictive")) is not None]
+    sentences = []
+    if not all(display.finite(value) for value in values):
+        sentences.append("A held-out log predictive is not finite: the run has failed.")
+    elif len(values) > 1 and values[-1] <= values[0] - heldout.noise(values):
+        sentences.append(
+            f"The held-out log predictive did not rise: {values[0]:.4g} at first, "
+            f"{values[-1]:.4g} at the end."
+        )
+    sentences += _stuck(metrics, starts, split_merge)
+    means, share = np.asarray(sizes), np.asarray(present)
+    if (len(means) if partition is None else partition) == 1 and rows > 1:
+        sentences.append("All rows are in one cluster.")
+    if means.sum() < (1 - _MOST_OTHERS) * rows:
+        sentences.append(
+            f"{100 * (1 - means.sum() / rows):.0f}% of the rows are in clusters that are not "
+            "shown, because the reference sample does not have them."
+        )
+    sentences += [
+        f"Cluster {cluster} is in {100 * share[cluster]:.0f}% of the samples only: the chain has "
+        "not settled, or the rows leave it open."
+        for cluster in np.flatnonzero((share < _LEAST_PRESENT) & (means > rows / 100))[:10]
+    ]
+    return sentences
+
+
+def _stuck(
+    metrics: Sequence[Mapping[str, float | None]], starts: Sequence[int], split_merge: int
+) -> list[str]:
+    """Look for chains whose number of clusters is still about that of the start."""
+    near = []
+    for chain, start in enumerate(starts):
+        name = f"num_clusters_chain_{chain}" if len(starts) > 1 else "num_clusters"
+        half = [record.get(name) for record in metrics[len(metrics) // 2 :]]
+        values = [value for value in half if display.finite(value)]
+        if values and start > 1 and 0.9 * start <= min(values) and max(values) <= 1.2 * start:
+            near.append(start)
+    if not near:
+        return []
+    numbers = " and ".join(map(str, near))
+    or_moves = "" if split_merge else ", or one with --split-merge"
+    return [
+        f"The number of clusters has stayed at about that of the start ({numbers}): compare a run "
+        f"from another number (--initial-clusters){or_moves}."
+    ]
+
+
+def _of_categories(variables: Variables | None, rows: int) -> list[str]:
+    """Look for categories that are names of the rows, or measurements."""
+    if not isinstance(variables, Columns):
+        return []
+    sentences = []
+    for column, values in zip(variables.columns, variables.values, strict=True):
+        if len(values) >= _MOST_DISTINCT * rows:
+            sentences.append(
+                f"Column {column!r} has {counted(len(values), 'value')} for "
+                f"{counted(rows, 'row')}, like names of the rows, which say nothing about "
+                "clusters: leave it out (--drop-column)."
+            )
+        measured = len(values) > _MOST_NUMBERS and all(map(reads_as_number, values))
+        examples = (x for x in values if measured and not as_number(x).is_integer())
+        if example := next(examples, None):
+            sentences.append(
+                f"Column {column!r} has {len(values):,} different numbers, such as {example}, each "
+                "of which is taken for a category: say that they are numbers (--number-column; in "
+                f"Python, kinds={{{column!r}: 'number'}})."
+            )
+    return sentences
+
+
+def warn(fitted: Fit) -> list[str]:
+    """Return what is wrong with a fit or its data, and what to do, one sentence each."""
+    clusters, settings = fitted.clusters, fitted.settings
+    # A start that was searched for is expected to be near the end.
+    starts: Sequence[int] = ()
+    if settings.initial_clusters is not None:
+        starts = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
+    sentences = mixture_warnings(
+        fitted.metrics,
+        clusters.sizes,
+        clusters.present,
+        len(clusters.labels),
+        partition=fitted.num_clusters,
+        starts=starts,
+        split_merge=settings.split_merge or 0,
+    )
+    sentences += _of_categories(fitted.variables, len(fitted.names))
+    return sentences + few_samples(fitted.traces["alpha"].size)
+
+
+def judge(fitted: Fit, longer: str) -> list[str]:
+    """Return the verdict, given the command or call of a longer run; see `Results.verdict`."""
+    sentences = [verdict.predictions(fitted, "log_predictive", logarithmic=True)]
+    numbers = fitted.num_clusters_posterior
+    likeliest = f"{min(numbers)} to {max(numbers)}" if len(numbers) > 1 else f"{min(numbers)}"
+    clusters = f"{counted(fitted.num_clusters, 'cluster')}, and {likeliest} in single samples"
+    rhat = fitted.diagnostics.get("num_clusters", {}).get("rhat")
+    if fitted.settings.chains == 1:
+        sentences.append(
+            f"{clusters}. One chain cannot tell whether another run would find the same: two can "
+            "(chains=2, --chains 2)."
+        )
+    elif display.finite(rhat) and rhat > LARGE_RHAT:
+        sentences.append(f"{clusters}. The chains disagree on their number (R-hat {rhat:.2f}).")
+    else:
+        sentences.append(f"{clusters}. The chains agree on their number.")
+    apart = "disagree" in sentences[1]
+    if apart or verdict.SETTLED not in sentences[0]:
+        sentences += verdict.improvement("A longer run brings the chains together", longer)
+    return sentences

@@ -30,7 +30,9 @@ rounding of sums over the sticks).
 Labels are indices of sticks and have no meaning by themselves; only the partition has.
 """
 
+import dataclasses
 import math
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,14 +43,403 @@ from simplex_jax._src import arguments, batches, schedules
 from simplex_jax._src.base import Kernel, PyTree, as_pytree, bind
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import device
-from simplex_jax._src.models.dpm import families, step
-from simplex_jax._src.models.dpm import labels as dp_labels
+from simplex_jax._src.draws import uniform
+from simplex_jax._src.draws.bits import use_up
+from simplex_jax._src.draws.categorical import choose_by_native_code
+from simplex_jax._src.draws.keys import by_native_code, words_by_native_code
+from simplex_jax._src.models import growth
+from simplex_jax._src.models.dpm import families, split_merge
+from simplex_jax._src.models.dpm import state as dp_order
+from simplex_jax._src.models.dpm import state as dp_sticks
 from simplex_jax._src.models.dpm.families import Family
-from simplex_jax._src.models.dpm.families import rows as family_rows
-from simplex_jax._src.models.dpm.state import BLOCK, Gamma, Info, Mixture, Model, State, grow, grown
-from simplex_jax._src.models.dpm.sticks import SAMPLERS as SIMPLEX_SAMPLERS
-from simplex_jax._src.models.dpm.sticks import WEIGHTED
+from simplex_jax._src.models.dpm.families import family as family_rows
+from simplex_jax._src.models.dpm.state import (
+    BLOCK,
+    WEIGHTED,
+    Gamma,
+    Info,
+    LogTotals,
+    Mixture,
+    Model,
+    Ordered,
+    State,
+    Totals,
+    grow,
+    grown,
+    mixture,
+    where,
+)
+from simplex_jax._src.models.dpm.state import SAMPLERS as SIMPLEX_SAMPLERS
 from simplex_jax._src.schedules import StepSize
+
+# Draws of slices, and of the labels of a batch given sticks and atoms.
+#
+# Row i has u_i ~ U(0, s_{z_i}), where the bounds s_j of the sticks are their weights (Walker 2007)
+# or a fixed decreasing sequence (Kalli, Griffin and Walker 2011). Its label is then drawn from the
+# finitely many sticks with s_j >= u_i, with probability proportional to w_j / s_j f(x_i | theta_j).
+
+_STICKS_AT_ONCE = 2**20
+_COLUMNS_AT_ONCE = 2**22
+_MOST_STICKS = 2.0**30
+
+
+class Slices(NamedTuple):
+    """The slices of the rows of a batch."""
+
+    log_bounds: jax.Array  # log of the bounds s_j, [C]
+    log_u: jax.Array  # log of u_i, [n]; +inf for rows that pad the batch
+    # number of sticks that may have bounds above the smallest u, int32; above C if some are
+    # missing from the state
+    needed: jax.Array
+
+
+def rows_at_once(rows: PyTree, ids: int, capacity: int) -> int:
+    """Return how many rows to process together, of `ids` rows in all.
+
+    This limits arrays of rows x sticks and of rows x columns.
+    """
+    return max(
+        1, min(ids, _STICKS_AT_ONCE // capacity, _COLUMNS_AT_ONCE // family_rows.width(rows))
+    )
+
+
+def labels_at(labels: jax.Array, ids: jax.Array, none: int) -> jax.Array:
+    """Return the labels of rows; `none` for ids out of range."""
+    return labels.at[ids].get(mode="fill", fill_value=none)
+
+
+def in_parts(ids: jax.Array, at_once: int, outside: int) -> jax.Array:
+    """Return ids in parts of equal length, [parts, at_once], the last padded with `outside`."""
+    parts = math.ceil(ids.shape[0] / at_once)
+    # Without the barrier XLA stores all ids as a constant of the program.
+    ids = lax.optimization_barrier(ids)
+    return jnp.pad(ids, (0, parts * at_once - ids.shape[0]), constant_values=outside).reshape(
+        parts, at_once
+    )
+
+
+def draw_slices(key: jax.Array, model: Model, state: State, ids: jax.Array) -> Slices:
+    """Draw the slices of the rows of a batch, int32 [n]."""
+    position, capacity = state.position, state.occupancy.shape[0]
+    dtype = position.log_weights.dtype
+    labels = labels_at(state.labels, ids, capacity)
+    use_up(key)
+    words, _ = words_by_native_code(key, labels.shape[0], dtype)
+    log_uniform = -uniform.exponential(words, dtype)
+    if model.variant == "dependent":
+        bounds = position.log_weights
+    else:
+        decay = jnp.asarray(model.decay, dtype)
+        bounds = jnp.log1p(-decay) + jnp.arange(capacity) * jnp.log(decay)
+    log_u = bounds.at[labels].get(mode="clip") + log_uniform
+    log_u = jnp.where(labels >= capacity, jnp.inf, log_u)
+    least = jnp.min(log_u)
+    if model.variant == "dependent":
+        # Sticks beyond C are smaller than their sum; about `more` of them bring it below u.
+        short = position.log_rest - least
+        more = jnp.clip(jnp.ceil(state.alpha * short), 1, _MOST_STICKS)
+        needed = jnp.where(short > 0, capacity + more.astype(jnp.int32), 0)
+    else:
+        count = jnp.ceil((least - bounds[0]) / jnp.log(decay))
+        needed = jnp.clip(count, 0, _MOST_STICKS).astype(jnp.int32)
+    return Slices(bounds, log_u, needed)
+
+
+def draw_labels(
+    key: jax.Array, model: Model, state: State, ids: jax.Array, sliced: Slices
+) -> tuple[State, jax.Array]:
+    """Draw the labels of the rows of a batch, and update occupancy and totals.
+
+    The ids are distinct, int32 [n]; ids from N on are not rows. Also return the number of rows that
+    changed their label, int32.
+    """
+    family, position = model.family, state.position
+    capacity, outside = state.occupancy.shape[0], state.labels.shape[0]
+    dtype = position.log_weights.dtype
+    use_up(key)
+    words, _ = words_by_native_code(key, ids.shape[0], dtype)
+    at_once = rows_at_once(model.rows, ids.shape[0], capacity)
+    parts = in_parts(ids, at_once, outside)
+    fill = parts.size - ids.shape[0]
+    log_u = jnp.pad(sliced.log_u, (0, fill), constant_values=jnp.inf).reshape(parts.shape)
+    u = jnp.pad(uniform.uniform(words, dtype), (0, fill), constant_values=0.5).reshape(parts.shape)
+    tilt = position.log_weights - sliced.log_bounds
+    sticks = jnp.arange(capacity)
+    block = math.gcd(BLOCK, capacity)
+
+    def part(i: jax.Array, carry: tuple) -> tuple:
+        labels, occupancy, totals, count = carry
+        some = family_rows.take(model.rows, parts[i])
+        # >=, because u rounds to the bound of its own stick once in ten million rows.
+        reached = jnp.max(jnp.where(sliced.log_bounds >= jnp.min(log_u[i]), sticks + 1, 0))
+
+        def group(g: jax.Array, logits: jax.Array) -> jax.Array:
+            first = g * block
+            atoms, bounds, more = jax.tree.map(
+                lambda leaf: lax.dynamic_slice_in_dim(leaf, first, block),
+                (position.atoms, sliced.log_bounds, tilt),
+            )
+            within = (family.log_likelihood(some, atoms) + more).T
+            within = jnp.where(bounds[:, None] >= log_u[i], within, -jnp.inf)
+            return lax.dynamic_update_slice_in_dim(logits, within, first, axis=0)
+
+        closed = jnp.full((capacity, at_once), -jnp.inf, dtype)
+        logits = lax.fori_loop(0, -(-reached // block), group, closed)
+        real = parts[i] < outside
+        peak = jnp.where(real, jnp.max(logits, axis=0), 0)
+        new = choose_by_native_code(jnp.where(real, jnp.exp(logits - peak), 1), u[i])
+        old = labels_at(labels, parts[i], capacity)
+        moved = real & (new != old)
+        # Rows that stay are skipped, which leaves sums of floats unchanged.
+        old, new = jnp.where(moved, old, capacity), jnp.where(moved, new, capacity)
+        occupancy = occupancy.at[new].add(1, mode="drop").at[old].add(-1, mode="drop")
+        if totals is not None:
+            # A loop of two, so that the sum over rows is compiled once.
+            both = lax.map(lambda of: family.statistics(some, of, capacity), jnp.stack([new, old]))
+            totals = add(totals, jax.tree.map(lambda leaf: leaf[0] - leaf[1], both))
+        labels = labels.at[jnp.where(moved, parts[i], outside)].set(new, mode="drop")
+        return labels, occupancy, totals, count + jnp.sum(moved, dtype=jnp.int32)
+
+    start = (state.labels, state.occupancy, state.totals, jnp.int32(0))
+    labels, occupancy, totals, count = lax.fori_loop(0, parts.shape[0], part, start)
+    return state._replace(labels=labels, occupancy=occupancy, totals=totals), count
+
+
+def statistics_of(
+    family: Family, rows: PyTree, labels: jax.Array, ids: jax.Array, capacity: int
+) -> PyTree:
+    """Return the statistics of the clusters for the rows `ids`, leaves [C, ...]."""
+    parts = in_parts(ids, rows_at_once(rows, ids.shape[0], capacity), labels.shape[0])
+
+    def of(ids: jax.Array) -> PyTree:
+        some = family_rows.take(rows, ids)
+        return family.statistics(some, labels_at(labels, ids, capacity), capacity)
+
+    start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(of, ids))
+    totals = lax.fori_loop(
+        0, parts.shape[0], lambda i, totals: add(totals, of(parts[i])), no_loss(start)
+    )
+    return jax.tree.map(jnp.add, *totals)
+
+
+def no_loss(values: PyTree) -> Totals:
+    """Return running sums without rounding error."""
+    return Totals(values, jax.tree.map(jnp.zeros_like, values))
+
+
+def add(totals: Totals, change: PyTree) -> Totals:
+    """Add to running sums, with the rounding error of floats kept separately (Neumaier 1974)."""
+    pairs = [_add(*leaves) for leaves in zip(*map(jax.tree.leaves, (*totals, change)), strict=True)]
+    structure: Any = jax.tree.structure(totals.values)
+    return Totals(*(jax.tree.unflatten(structure, part) for part in zip(*pairs, strict=True)))
+
+
+def _add(total: jax.Array, lost: jax.Array, change: jax.Array) -> tuple[jax.Array, jax.Array]:
+    if jnp.issubdtype(total.dtype, jnp.integer):
+        return total + change, lost
+    # Without barriers XLA simplifies (a + b) - a to b.
+    new = lax.optimization_barrier(total + change)
+    part = lax.optimization_barrier(new - total)
+    return new, lost + ((total - (new - part)) + (change - part))
+
+
+# Initial state and update of a Dirichlet-process mixture, for one or several chains.
+
+# From this many rows times sticks per chain on, an update runs the chains in turn.
+_LARGE = 2**14
+
+
+@jax.jit
+def init_chains(model: Model, key: jax.Array, labels: jax.Array) -> State:
+    """Start from labels of all rows, int32 [N] or [chains, N] in 0..C-1, and draw the rest."""
+    key = by_native_code(key)
+    if model.chains is None:
+        return _init_chain(model, key, labels)
+    start = jax.vmap(_init_chain, in_axes=(None, 0, 0 if labels.ndim == 2 else None))
+    return start(model, jax.random.split(key, model.chains), labels)
+
+
+def _init_chain(model: Model, key: jax.Array, labels: jax.Array) -> State:
+    ids = jnp.arange(labels.shape[0], dtype=jnp.int32)
+    statistics = statistics_of(model.family, model.rows, labels, ids, model.capacity)
+    state = State(
+        position=Mixture(*[jnp.zeros(0)] * 3),
+        step=jnp.zeros((), jnp.int32),
+        labels=labels,
+        occupancy=jnp.zeros(model.capacity, jnp.int32).at[labels].add(1, mode="drop"),
+        sticks=jnp.zeros((model.capacity, 2), model.start.dtype),
+        # A state may be donated to jitted code, and must not share arrays with the kernel.
+        alpha=jnp.copy(model.start),
+        totals=no_loss(statistics),
+        needed=jnp.zeros((), jnp.int32),
+    )
+    exact = dataclasses.replace(model, sampler="exact", carried=False)
+    state = _move(exact, key, state, ids)
+    if model.carried:
+        state = state._replace(log_totals=dp_sticks.not_drawn(state))
+    return state if model.counts == "memoised" else state._replace(totals=None)
+
+
+def update_chains(model: Model, key: jax.Array, state: State, ids: jax.Array) -> tuple[State, Info]:
+    """Do one update, unless this or an earlier one needs more sticks than there are.
+
+    An update that is not done changes only `needed`. It depends on the key and the state alone, so
+    that it can be repeated once the state has grown.
+
+    Chains, leaves [chains, ...], share the batch but not random numbers. They do not use
+    `base.chains` for two reasons. If one chain has to grow, none is updated: all grow together and
+    repeat the update. And large updates run the chains in turn, so that conditions are branches:
+    `vmap` would compute both sides.
+    """
+    key = by_native_code(key)
+    if model.chains is None:
+        return _update_chain(model, key, state, ids)
+    chains, capacity = state.occupancy.shape
+
+    def one(key: jax.Array, state: State) -> tuple[State, Info]:
+        return _update_chain(model, key, state, ids)
+
+    keys = jax.random.split(key, chains)
+    if ids.shape[0] * capacity < _LARGE:
+        moved, info = jax.vmap(one)(keys, state)
+    else:
+        moved, info = lax.map(lambda chain: one(*chain), (keys, state))
+    return growth.together(state, moved, info, capacity)
+
+
+def _update_chain(model: Model, key: jax.Array, state: State, ids: jax.Array) -> tuple[State, Info]:
+    return lax.cond(
+        state.needed > state.occupancy.shape[0],
+        lambda: (state, _no_info(state)),
+        lambda: _attempt(model, key, state, ids),
+    )
+
+
+def _attempt(model: Model, key: jax.Array, old: State, ids: jax.Array) -> tuple[State, Info]:
+    keys = jax.random.split(key, 6)
+    state, short, merged = _given_labels(model, keys[0], old)
+    state = _move(model, keys[1], state, ids)
+    ordered = dp_order.unchanged(state.sticks)
+    if model.label_moves:
+        ordered = dp_order.swaps(keys[2], state.sticks, state.occupancy)
+        state = _reorder(state, ordered)
+    capacity, outside = state.occupancy.shape[0], state.labels.shape[0]
+    sliced = draw_slices(keys[3], model, state, ids)
+    needed = jnp.maximum(jnp.maximum(short, ordered.needed), sliced.needed)
+
+    def go() -> tuple[State, Info]:
+        new, changed = draw_labels(keys[4], model, state, ids, sliced)
+        new = new._replace(step=old.step + 1, needed=needed)
+        visited = jnp.maximum(jnp.sum(ids < outside), 1)
+        occupied = jnp.sum(new.occupancy > 0, dtype=jnp.int32)
+        moved = (changed / visited).astype(state.alpha.dtype)
+        new = new._replace(totals=_refreshed(model, new))
+        return new, Info(occupied, moved, ordered.accepted, merged)
+
+    return lax.cond(needed > capacity, lambda: (old._replace(needed=needed), _no_info(old)), go)
+
+
+def _refreshed(model: Model, state: State) -> Totals | None:
+    """Return the totals, recomputed every `model.refresh` updates.
+
+    Adding a change to them is exact, but the change itself is rounded: the same rows are later
+    subtracted with another rounding error.
+    """
+    if not model.refresh:
+        return state.totals
+    ids, capacity = lax.iota(jnp.int32, state.labels.shape[0]), state.occupancy.shape[0]
+    return lax.cond(
+        state.step % model.refresh == 0,
+        lambda: no_loss(statistics_of(model.family, model.rows, state.labels, ids, capacity)),
+        lambda: state.totals,
+    )
+
+
+def _given_labels(model: Model, key: jax.Array, state: State) -> tuple[State, jax.Array, jax.Array]:
+    """Do the updates that depend on labels alone: alpha, and moves of the partition.
+
+    Return the state, the number of sticks needed and the acceptance rate of split-merge moves.
+    """
+    keys = jax.random.split(key, 3)
+    needed, merged = jnp.int32(0), jnp.zeros((), state.alpha.dtype)
+    if model.prior is not None:
+        draws = {"sticks": dp_sticks.draw_alpha, "escobar-west": dp_sticks.escobar_west}
+        draw = draws[model.alpha_update]
+        state = state._replace(alpha=draw(keys[0], model.prior, state))
+    if model.split_merge:
+        state, needed, merged = _split_merge(model, keys[1], state)
+    if model.alpha_update == "escobar-west" or model.split_merge:
+        # These target the partition: the order of the clusters has to be redrawn.
+        ordered = dp_order.size_biased(keys[2], state.alpha, state.occupancy)
+        state, needed = _reorder(state, ordered), jnp.maximum(needed, ordered.needed)
+    return state, needed, merged
+
+
+def _split_merge(model: Model, key: jax.Array, state: State) -> tuple[State, jax.Array, jax.Array]:
+    def turn(i: jax.Array, carry: tuple) -> tuple:
+        state, needed, accepted = carry
+        proposed = split_merge.propose(
+            jax.random.fold_in(key, i),
+            model.family,
+            model.rows,
+            state.labels,
+            jax.tree.map(jnp.add, *state.totals),
+            state.occupancy,
+            state.alpha,
+        )
+        # The other clusters keep the rounding errors of their sums.
+        changed = proposed.occupancy != state.occupancy
+        totals = where(changed, no_loss(proposed.statistics), state.totals)
+        state = state._replace(labels=proposed.labels, occupancy=proposed.occupancy, totals=totals)
+        accepted = accepted + proposed.accepted / model.split_merge
+        return state, jnp.maximum(needed, proposed.needed), accepted
+
+    start = (state, jnp.int32(0), jnp.zeros((), state.alpha.dtype))
+    return lax.fori_loop(0, model.split_merge, turn, start)
+
+
+def _move(model: Model, key: jax.Array, state: State, ids: jax.Array) -> State:
+    """Move sticks and atoms given the labels of all rows, or of the batch, scaled up."""
+    key_sticks, key_atoms = jax.random.split(key)
+    counts = state.occupancy.astype(state.alpha.dtype)
+    if state.totals is not None:
+        statistics = jax.tree.map(jnp.add, *state.totals)
+    else:
+        capacity, scale = state.occupancy.shape[0], state.labels.shape[0] / ids.shape[0]
+        own = labels_at(state.labels, ids, capacity)
+        counts = scale * jnp.zeros_like(counts).at[own].add(1, mode="drop")
+        batch = statistics_of(model.family, model.rows, state.labels, ids, capacity)
+        statistics = jax.tree.map(lambda leaf: scale * leaf, batch)
+    sticks, of_sticks = dp_sticks.move_sticks(key_sticks, model, state, counts)
+    atoms, of_atoms = dp_sticks.move_atoms(key_atoms, model, state, statistics)
+    log_totals = LogTotals(of_sticks, of_atoms) if model.carried else None
+    return state._replace(sticks=sticks, position=mixture(sticks, atoms), log_totals=log_totals)
+
+
+def _reorder(state: State, ordered: Ordered) -> State:
+    """Put the clusters into another order."""
+    order = ordered.order
+    per_stick = (state.position.atoms, state.occupancy, state.totals)
+    atoms, occupancy, totals = jax.tree.map(lambda leaf: leaf[order], per_stick)
+    places = jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0], dtype=order.dtype))
+    labels = lax.cond(
+        jnp.any(order != jnp.arange(order.shape[0])),
+        lambda: places[state.labels],
+        lambda: state.labels,
+    )
+    return state._replace(
+        position=mixture(ordered.sticks, atoms),
+        labels=labels,
+        occupancy=occupancy,
+        sticks=ordered.sticks,
+        totals=totals,
+    )
+
+
+def _no_info(state: State) -> Info:
+    zero = jnp.zeros((), state.alpha.dtype)
+    return Info(jnp.int32(0), zero, zero, zero)
+
 
 __all__ = [
     "ALPHA_UPDATES",
@@ -221,7 +612,7 @@ def build(
         capacity=-(-arguments.at_least("capacity", capacity, 1) // BLOCK) * BLOCK,
         chains=None if chains is None else arguments.at_least("chains", chains, 1),
     )
-    kernel = Kernel(init=bind(_init, model), update=bind(step.update, model))
+    kernel = Kernel(init=bind(_init, model), update=bind(update_chains, model))
     if counts == "memoised":
         return kernel, device.block_stream(size, batch_size)
     return kernel, batches.uniform(jnp.arange(size, dtype=jnp.int32), batch_size, replace=False)
@@ -287,7 +678,7 @@ def _init(model: Model, key: jax.Array, labels: ArrayLike) -> State:
     within = (labels >= 0) & (labels < model.capacity)
     arguments.require("labels", labels, within, f"in 0..{model.capacity - 1} (capacity)")
     # A state may be donated to jitted code, and must not share arrays with the caller.
-    return step.init(model, key, jnp.array(labels, jnp.int32, copy=True))
+    return init_chains(model, key, jnp.array(labels, jnp.int32, copy=True))
 
 
 def random_labels(
@@ -324,8 +715,8 @@ def log_predictive(family: Family, mixture: Mixture, rows: PyTree) -> jax.Array:
     """
     rows = families.on_device(rows)
     size, capacity = family_rows.size(rows), mixture.log_weights.shape[0]
-    at_once = dp_labels.rows_at_once(rows, size, capacity)
-    parts = dp_labels.in_parts(jnp.arange(size, dtype=jnp.int32), at_once, size)
+    at_once = rows_at_once(rows, size, capacity)
+    parts = in_parts(jnp.arange(size, dtype=jnp.int32), at_once, size)
 
     def part(ids: jax.Array) -> jax.Array:
         some = family_rows.take(rows, ids)

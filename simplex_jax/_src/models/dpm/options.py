@@ -8,7 +8,7 @@ from simplex_jax._src.base import PyTree
 from simplex_jax._src.evaluate import partitions
 from simplex_jax._src.models.dpm import model, variables
 from simplex_jax._src.models.dpm.data import Data
-from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.model import Gamma
 from simplex_jax._src.models.options import (
     KEPT,

@@ -38,7 +38,7 @@ from simplex_jax._src.draws.categorical import choose_by_native_code
 from simplex_jax._src.draws.keys import words_by_native_code
 from simplex_jax._src.geometry.rising import log_rising
 from simplex_jax._src.models.dpm.families import Family
-from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import draw_atoms
 from simplex_jax._src.models.dpm.state import where
 

@@ -31,9 +31,9 @@ from simplex_jax._src.draws import uniform
 from simplex_jax._src.draws.categorical import choose_by_native_code
 from simplex_jax._src.draws.keys import by_native_code, words_by_native_code
 from simplex_jax._src.models.dpm.families import Family
-from simplex_jax._src.models.dpm.families import rows as family_rows
+from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import draw_atoms
-from simplex_jax._src.models.dpm.labels import in_parts, rows_at_once, statistics_of
+from simplex_jax._src.models.dpm.model import in_parts, rows_at_once, statistics_of
 from simplex_jax._src.models.dpm.state import BLOCK
 
 _NUMBERS = (1, 2, 4, 8, 15, 30, 60)

@@ -2,16 +2,24 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
+from types import ModuleType
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from simplex_jax._src import arguments
+from simplex_jax._src import arguments, draws
 from simplex_jax._src.base import PyTree
+from simplex_jax._src.draws import uniform
+from simplex_jax._src.draws.bits import use_up
+from simplex_jax._src.draws.keys import words_by_native_code
+from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.models import growth
 from simplex_jax._src.models.dpm.families import Family
+from simplex_jax._src.models.dpm.families.family import draw_atoms
+from simplex_jax._src.samplers import scir, sgrld, smld
 from simplex_jax._src.schedules import StepSize
 
 BLOCK = 16
@@ -188,3 +196,282 @@ def grow(state: State, capacity: int) -> State:
         log_totals=pad(state.log_totals, jnp.inf),
         needed=jnp.zeros_like(state.needed),
     )
+
+
+# Updates of sticks, atoms and concentration given the labels of the rows.
+#
+# Given labels with :math:`m_j` rows at stick j and :math:`M_j = \sum_{l > j} m_l` beyond it,
+# :math:`v_j \sim \mathrm{Beta}(1 + m_j, \alpha + M_j)` independently (Papaspiliopoulos and Roberts
+# 2008; the slice variables are integrated out). The pair (v, 1 - v) is a point of a simplex with
+# two categories and concentrations (1, alpha), so any simplex kernel can move it.
+
+SAMPLERS: dict[str, ModuleType] = {"scir": scir, "sgrld": sgrld, "smld": smld}
+WEIGHTED = ("scir", "sgrld")
+"""Samplers that move unnormalised weights, which have a total."""
+
+# The batch is the counts themselves.
+_COUNTED = Estimator(lambda key: (), lambda key, memory, position, counts: (counts, memory))
+
+
+def _move_simplexes(
+    key: jax.Array,
+    sampler: str,
+    log_p: PyTree,
+    log_total: PyTree,
+    counts: PyTree,
+    alpha: PyTree,
+    step_size: StepSize,
+    step: jax.Array,
+) -> tuple[PyTree, PyTree]:
+    """Move log-probabilities, leaves [C, K], by one step of a simplex kernel.
+
+    `log_total` is the carried total of the weights behind each point; if it is None the total is
+    redrawn, because counts change from step to step. Return both.
+    """
+    module = SAMPLERS[sampler]
+
+    def move(key: jax.Array, log_p: PyTree, log_total: PyTree, counts: PyTree) -> tuple:
+        state = module.State(log_p, step, (), log_total)
+        options = {"estimator": _COUNTED, "alpha": alpha, "step_size": step_size}
+        log_p, _, _, log_total = module.update(key, state, counts, **options)[0]
+        return log_p, log_total
+
+    return by_blocks(move, key, log_p, log_total, counts)
+
+
+def not_drawn(state: State) -> LogTotals:
+    """Return totals that mark that the first step has to draw them."""
+    inf = jax.tree.map(lambda leaf: jnp.full_like(leaf[..., :1], jnp.inf), state.position.atoms)
+    return LogTotals(jnp.full_like(state.sticks[..., :1], jnp.inf), inf)
+
+
+def move_sticks(
+    key: jax.Array, model: Model, state: State, counts: jax.Array
+) -> tuple[jax.Array, jax.Array | None]:
+    """Return new sticks, and totals, given the number of rows of each, exact or estimated, [C].
+
+    Sticks beyond the last one in use are always drawn from their prior.
+    """
+    key_draw, key_move = jax.random.split(key)
+    sticks, alpha = state.sticks, state.alpha
+    counts = counts.astype(sticks.dtype)
+    pairs = jnp.stack([counts, jnp.cumsum(counts[::-1])[::-1] - counts], axis=1)
+    prior = jnp.stack([jnp.ones_like(alpha), alpha])
+    drawn = by_blocks(
+        lambda key, pairs: draws.log_dirichlet(key, prior + pairs), key_draw, pairs, at_once=True
+    )
+    if model.sampler == "exact":
+        return drawn, None
+    log_totals = state.log_totals
+    moved, log_total = _move_simplexes(
+        key_move,
+        model.sampler,
+        sticks,
+        None if log_totals is None else log_totals.sticks,
+        pairs,
+        prior,
+        model.stick_step_size,
+        state.step,
+    )
+    in_use = jnp.arange(sticks.shape[0]) < last_occupied(state.occupancy)
+    return where(in_use, moved, drawn), _in_use(in_use, log_total)
+
+
+def _in_use(in_use: jax.Array, log_total: PyTree) -> PyTree:
+    """Reset the totals of draws from the prior: the next step in use draws them."""
+    return where(
+        in_use, log_total, jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.inf), log_total)
+    )
+
+
+def move_atoms(
+    key: jax.Array, model: Model, state: State, statistics: PyTree
+) -> tuple[PyTree, PyTree]:
+    """Return new atoms, and totals, given the statistics of their rows.
+
+    Those without rows are drawn from G0.
+    """
+    key_draw, key_move = jax.random.split(key)
+    family, in_use = model.family, state.occupancy > 0
+    # Sums of floats of empty clusters can have rounding errors.
+    none = jax.tree.map(jnp.zeros_like, statistics)
+    statistics = where(in_use, statistics, none)
+    if model.sampler == "exact":
+        return by_blocks(partial(draw_atoms, family), key_draw, statistics), None
+    assert family.simplex is not None
+    drawn = by_blocks(partial(draw_atoms, family), key_draw, none)
+    log_totals = state.log_totals
+    moved, log_total = _move_simplexes(
+        key_move,
+        model.sampler,
+        state.position.atoms,
+        None if log_totals is None else log_totals.atoms,
+        family.simplex.counts(statistics),
+        family.simplex.alpha,
+        model.atom_step_size,
+        state.step,
+    )
+    return where(in_use, moved, drawn), _in_use(in_use, log_total)
+
+
+def draw_alpha(key: jax.Array, prior: Gamma, state: State) -> jax.Array:
+    r"""Draw alpha given the z* sticks up to the last one in use, later ones integrated out.
+
+    .. math:: \alpha \mid v \sim \mathrm{Gamma}\Big(a_0 + z^*,\;
+        b_0 - \textstyle\sum_{j \le z^*} \log(1 - v_j)\Big)
+
+    The later sticks must be redrawn afterwards.
+    """
+    sticks, in_use = state.sticks, last_occupied(state.occupancy)
+    logs = jnp.where(jnp.arange(sticks.shape[0]) < in_use, sticks[:, 1], 0)
+    shape = prior.shape + in_use.astype(sticks.dtype)
+    return jnp.exp(draws.loggamma(key, shape)) / (prior.rate - jnp.sum(logs))
+
+
+def escobar_west(key: jax.Array, prior: Gamma, state: State) -> jax.Array:
+    r"""Draw alpha given the number k of clusters of n rows (Escobar and West 1995, section 6).
+
+    With :math:`\eta \sim \mathrm{Beta}(\alpha + 1, n)` it is Gamma(a + k, b - log eta), or with
+    odds of :math:`n (b - \log \eta)` to a + k - 1 it is Gamma(a + k - 1, b - log eta). This is the
+    distribution given the partition, not given the sticks of the clusters, so their order must be
+    redrawn: see `size_biased`.
+    """
+    alpha = state.alpha
+    key_eta, key_odds, key_draw = jax.random.split(key, 3)
+    n = jnp.asarray(state.labels.shape[0], alpha.dtype)
+    rate = prior.rate - draws.log_dirichlet(key_eta, jnp.stack([alpha + 1, n]))[0]
+    shape = prior.shape + jnp.sum(state.occupancy > 0).astype(alpha.dtype)
+    less = jax.random.uniform(key_odds, (), alpha.dtype) * (n * rate + shape - 1) >= shape - 1
+    return jnp.exp(draws.loggamma(key_draw, shape - less)) / rate
+
+
+# Moves that reorder clusters and sticks and leave the posterior invariant.
+#
+# The weights of the sticks decrease on average, so other orders of the clusters are less probable,
+# and slices alone hardly ever exchange two clusters (Papaspiliopoulos and Roberts 2008, section
+# 3.4). An order is int32 [C]: stick j gets the cluster that was at stick order[j].
+
+ROUNDS = 8
+"""Pairs of swaps proposed per update."""
+
+
+class Ordered(NamedTuple):
+    """An order and its sticks."""
+
+    order: jax.Array  # int32 [C]
+    sticks: jax.Array  # logs of v and 1 - v, [C, 2]
+    needed: jax.Array  # sticks needed, int32; above C the state has to grow
+    accepted: jax.Array  # acceptance rate of the proposals; 1 for exact draws
+
+
+def unchanged(sticks: jax.Array) -> Ordered:
+    """Return the identity order."""
+    order = jnp.arange(sticks.shape[0], dtype=jnp.int32)
+    return Ordered(order, sticks, jnp.int32(0), jnp.zeros((), sticks.dtype))
+
+
+def swaps(key: jax.Array, sticks: jax.Array, occupancy: jax.Array) -> Ordered:
+    r"""Swap clusters, and neighbouring sticks together with their clusters, by Metropolis moves.
+
+    Two clusters j and l with rows change places with probability
+    :math:`\min\{1, (w_j / w_l)^{m_l - m_j}\}`; a cluster with rows and a neighbour, empty or not,
+    change places and sticks with probability
+    :math:`\min\{1, (1 - v_{j+1})^{m_j} / (1 - v_j)^{m_{j+1}}\}` (Papaspiliopoulos and Roberts
+    2008). Both proposals are symmetric, because they choose among the clusters with rows, whose
+    number does not change. Sticks are [C, 2], the occupancy int32 [C].
+    """
+    capacity, dtype = sticks.shape[0], sticks.dtype
+    occupied = jnp.sum(occupancy > 0)
+    use_up(key)
+    words, more = words_by_native_code(key, 3 * ROUNDS, dtype)
+    chance = uniform.uniform(jnp.concatenate([words, more]), dtype).reshape(ROUNDS, 6)
+
+    def pick(u: jax.Array, order: jax.Array) -> jax.Array:
+        """Return for each u the stick of a cluster with rows, by its rank among their sticks."""
+        rank = jnp.minimum((u * occupied).astype(jnp.int32), occupied - 1)
+        return jnp.sum(jnp.cumsum(occupancy[order] > 0) <= rank[:, None], axis=1)
+
+    def swap(leaf: jax.Array, j: jax.Array, k: jax.Array, accept: jax.Array) -> jax.Array:
+        place = jnp.arange(capacity)
+        other = jnp.where(place == j, k, jnp.where(place == k, j, place))
+        return leaf[jnp.where(accept, other, place)]
+
+    def turn(i: jax.Array, state: Ordered) -> Ordered:
+        u = chance[i]
+        order, sticks = state.order, state.sticks
+        log_w = mixture(sticks, None).log_weights
+        # A swap of clusters with rows does not change which sticks have rows, so the second move
+        # can be picked before the first is done.
+        j, k, moving = pick(jnp.stack([u[0], u[1], u[3]]), order)
+        m_j, m_k = occupancy[order[j]], occupancy[order[k]]
+        log_ratio = (m_k - m_j) * (log_w[j] - log_w[k])
+        first = (j != k) & (jnp.log(u[2]) < log_ratio)
+        order = swap(order, j, k, first)
+
+        j = moving - (u[4] < 0.5)
+        inside = (j >= 0) & (j + 1 < capacity)
+        beyond = j + 1 >= capacity
+        j = jnp.clip(j, 0, capacity - 2)
+        m_j, m_k = occupancy[order[j]], occupancy[order[j + 1]]
+        log_ratio = m_j * sticks[j + 1, 1] - m_k * sticks[j, 1]
+        second = inside & (jnp.log(u[5]) < log_ratio)
+        order = swap(order, j, j + 1, second)
+        sticks = swap(sticks, j, j + 1, second)
+        done = (first.astype(dtype) + second.astype(dtype)) / (2 * ROUNDS)
+        needed = jnp.maximum(state.needed, jnp.where(beyond, capacity + 1, 0))
+        return Ordered(order, sticks, needed, state.accepted + done)
+
+    return lax.fori_loop(0, ROUNDS, turn, unchanged(sticks))
+
+
+def size_biased(key: jax.Array, alpha: jax.Array, occupancy: jax.Array) -> Ordered:
+    r"""Draw the order of the clusters and all sticks given the partition.
+
+    The weights of the k clusters and the total of all others are Dirichlet(m_1, ..., m_k, alpha),
+    and the other weights are again those of a Dirichlet process. Sticks are the weights in
+    size-biased order (Pitman 1996): the next stick is chosen from the remaining ones with
+    probability proportional to its weight. Nothing else of the old state is used.
+    """
+    capacity, dtype = occupancy.shape[0], alpha.dtype
+    key_weights, key_rest, key_turns = jax.random.split(key, 3)
+    concentration = jnp.where(occupancy > 0, occupancy, 1).astype(dtype)
+    log_gamma = by_blocks(draws.loggamma, key_weights, concentration, at_once=True)
+    log_gamma = jnp.where(occupancy > 0, log_gamma, -jnp.inf)
+    log_rest = draws.loggamma(key_rest, alpha)
+
+    words = by_blocks(
+        lambda key, _: jnp.stack(words_by_native_code(key, BLOCK, dtype), axis=1),
+        key_turns,
+        occupancy,
+        at_once=True,
+    )
+    choices = uniform.uniform(words[:, 0], dtype)
+    # log(1 - b), where a new stick has the share b ~ Beta(1, alpha) of the other weights.
+    log_stay = -uniform.exponential(words[:, 1], dtype) / alpha
+
+    def turn(left: tuple, random: tuple) -> tuple[tuple, tuple[jax.Array, jax.Array]]:
+        log_gamma, log_rest, taken = left
+        choice, log_stay = random
+        peak = jnp.maximum(jnp.max(log_gamma), log_rest)
+        sums = jnp.cumsum(jnp.exp(log_gamma - peak))
+        total = sums[-1] + jnp.exp(log_rest - peak)
+        old = choice * total < sums[-1]
+        place = jnp.minimum(jnp.sum(sums <= choice * total), capacity - 1)
+        log_new = jnp.where(old, log_gamma[place], log_rest + jnp.log(-jnp.expm1(log_stay)))
+        log_gamma = log_gamma.at[place].set(jnp.where(old, -jnp.inf, log_gamma[place]))
+        log_rest = jnp.where(old, log_rest, log_rest + log_stay)
+        log_after = jnp.logaddexp(jax.nn.logsumexp(log_gamma), log_rest)
+        log_v = log_new - (peak + jnp.log(total))
+        log_rest_v = log_after - (peak + jnp.log(total))
+        cluster = jnp.where(old, place, -1).astype(jnp.int32)
+        pair = jnp.minimum(jnp.stack([log_v, log_rest_v]), 0)
+        return (log_gamma, log_rest, taken + old), (cluster, pair)
+
+    start = (log_gamma, log_rest, jnp.int32(0))
+    (*_, taken), (cluster, sticks) = lax.scan(turn, start, (choices, log_stay))
+    # Empty sticks get the places without rows, in order: their atoms are redrawn.
+    free = jnp.argsort(occupancy > 0, stable=True).astype(jnp.int32)
+    order = jnp.where(cluster >= 0, cluster, free[jnp.cumsum(cluster < 0) - 1])
+    short = jnp.sum(occupancy > 0) - taken
+    needed = jnp.where(short > 0, capacity + short, 0).astype(jnp.int32)
+    return Ordered(order, sticks, needed, jnp.ones((), dtype))

@@ -11,10 +11,9 @@ import numpy as np
 from simplex_jax._src.evaluate.partitions import PointPartition
 from simplex_jax._src.models.dpm import report, variables
 from simplex_jax._src.models.dpm.clusters import Clusters, Samples, most_probable
-from simplex_jax._src.models.dpm.estimates import Estimate, digits
 from simplex_jax._src.models.dpm.fitting import Fit
 from simplex_jax._src.models.dpm.model import Mixture
-from simplex_jax._src.models.dpm.report import variables_of
+from simplex_jax._src.models.dpm.report import Estimate, digits, variables_of
 from simplex_jax._src.models.dpm.variables import Variables
 from simplex_jax._src.models.records import Array, Files, Saved
 from simplex_jax._src.runtime import directory, output, saved

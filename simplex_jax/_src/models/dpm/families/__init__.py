@@ -10,14 +10,13 @@ from simplex_jax._src.models.dpm.families.diagonal_gaussian import (
     diagonal_gaussian,
     diagonal_gaussian_of,
 )
-from simplex_jax._src.models.dpm.families.family import Family
+from simplex_jax._src.models.dpm.families.family import Family, multinomial_rows, on_device
 from simplex_jax._src.models.dpm.families.family import Simplex as Simplex
 from simplex_jax._src.models.dpm.families.gaussian import gaussian, gaussian_of
 from simplex_jax._src.models.dpm.families.multinomial import multinomial
 from simplex_jax._src.models.dpm.families.one_of import one_of
 from simplex_jax._src.models.dpm.families.poisson import poisson
 from simplex_jax._src.models.dpm.families.product import product
-from simplex_jax._src.models.dpm.families.rows import multinomial_rows, on_device
 from simplex_jax._src.models.dpm.families.von_mises_fisher import von_mises_fisher
 
 __all__ = [

@@ -13,8 +13,13 @@ from simplex_jax._src import arguments, draws
 from simplex_jax._src.base import bind, static
 from simplex_jax._src.draws.keys import by_native_code
 from simplex_jax._src.geometry.rising import log_dirichlet_evidence
-from simplex_jax._src.models.dpm.families.family import Family, Simplex, as_floats
-from simplex_jax._src.models.dpm.families.rows import check_table, first_bad
+from simplex_jax._src.models.dpm.families.family import (
+    Family,
+    Simplex,
+    as_floats,
+    check_table,
+    first_bad,
+)
 
 Tables = tuple[jax.Array, ...]
 """Values per category: one leaf [..., variables, d] for each number of categories d."""

@@ -13,9 +13,8 @@ from simplex_jax._src import arguments, draws
 from simplex_jax._src.base import bind
 from simplex_jax._src.draws.keys import by_native_code
 from simplex_jax._src.geometry.rising import log_rising
-from simplex_jax._src.models.dpm.families import labels as by_label
-from simplex_jax._src.models.dpm.families.family import Family
-from simplex_jax._src.models.dpm.families.rows import check_table, first_bad, reach
+from simplex_jax._src.models.dpm.families import family as by_label
+from simplex_jax._src.models.dpm.families.family import Family, check_table, first_bad, reach
 
 
 class DiagonalNormals(NamedTuple):

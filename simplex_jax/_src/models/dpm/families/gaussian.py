@@ -13,14 +13,58 @@ from simplex_jax._src import arguments, draws
 from simplex_jax._src.base import bind
 from simplex_jax._src.draws.keys import by_native_code
 from simplex_jax._src.geometry.rising import log_rising
-from simplex_jax._src.models.dpm.families import labels as by_label
-from simplex_jax._src.models.dpm.families import triangular
+from simplex_jax._src.models.dpm.families import family as by_label
 from simplex_jax._src.models.dpm.families.diagonal_gaussian import moments_of
-from simplex_jax._src.models.dpm.families.family import Family
+from simplex_jax._src.models.dpm.families.family import Family, check_table, first_bad, reach
 from simplex_jax._src.models.dpm.families.gaussian_prior import prior_of
 from simplex_jax._src.models.dpm.families.one_of import one_of
-from simplex_jax._src.models.dpm.families.rows import check_table, first_bad, reach
 from simplex_jax._src.precision import full_precision
+
+# Batched operations on many small triangular matrices.
+#
+# On CPUs XLA passes matrices to LAPACK one by one, from threads that wait for the result: a few
+# hundred thousand 2 x 2 matrices take minutes, and two solvers in one program can deadlock. Here
+# each step processes one row of all matrices.
+
+
+def cholesky(matrices: jax.Array) -> jax.Array:
+    """Return lower triangular C with C C' = a for matrices a [..., p, p].
+
+    NaN from the first row on at which a matrix is not positive definite.
+    """
+    p = matrices.shape[-1]
+    place = jnp.arange(p)
+
+    def one(j: jax.Array, upper: jax.Array) -> jax.Array:
+        # Fill in C': sums over the second-to-last axis vectorise.
+        row = lax.dynamic_index_in_dim(matrices, j, -2, keepdims=False)
+        column = lax.dynamic_index_in_dim(upper, j, -1)
+        rest = row - jnp.sum(column * upper, axis=-2)
+        pivot = lax.dynamic_index_in_dim(rest, j, -1)
+        new = jnp.where(place >= j, rest / jnp.sqrt(pivot), 0)
+        return lax.dynamic_update_index_in_dim(upper, new, j, -2)
+
+    return jnp.swapaxes(lax.fori_loop(0, p, one, jnp.zeros_like(matrices)), -1, -2)
+
+
+def solve(lower: jax.Array, right: jax.Array) -> jax.Array:
+    """Return x with L x = b for lower triangular L [..., p, p] and b [..., p, m]."""
+    p = lower.shape[-1]
+
+    def one(j: jax.Array, x: jax.Array) -> jax.Array:
+        row = lax.dynamic_index_in_dim(lower, j, -2, keepdims=False)
+        solved = jnp.sum(row[..., None] * x, axis=-2)
+        rest = lax.dynamic_index_in_dim(right, j, -2, keepdims=False) - solved
+        new = rest / lax.dynamic_index_in_dim(row, j, -1)
+        return lax.dynamic_update_index_in_dim(x, new, j, -2)
+
+    start = jnp.zeros(jnp.broadcast_shapes(lower.shape[:-2], right.shape[:-2]) + right.shape[-2:])
+    return lax.fori_loop(0, p, one, start.astype(right.dtype))
+
+
+def inverse(lower: jax.Array) -> jax.Array:
+    """Return the inverses of lower triangular matrices [..., p, p]."""
+    return solve(lower, jnp.broadcast_to(jnp.eye(lower.shape[-1], dtype=lower.dtype), lower.shape))
 
 
 class Normals(NamedTuple):
@@ -122,7 +166,7 @@ def _are_covariances(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return masks of symmetry with a positive diagonal, and of positive definiteness."""
     sizes = jnp.sqrt(jnp.outer(jnp.diag(matrix), jnp.diag(matrix)))
     symmetric = jnp.abs(matrix - matrix.T) <= 1e-5 * sizes
-    return symmetric, jnp.isfinite(triangular.cholesky(matrix))
+    return symmetric, jnp.isfinite(cholesky(matrix))
 
 
 def gaussian_of(
@@ -217,10 +261,10 @@ def _draw(prior: _Prior, key: jax.Array, statistics: Moments) -> Normals:
     log_diagonal = 0.5 * (math.log(2) + draws.loggamma(key_diagonal, shapes))
     below = jnp.tril(jax.random.normal(key_below, (k, p, p), dtype), -1)
     a = below + jnp.exp(log_diagonal)[:, :, None] * jnp.eye(p, dtype=dtype)
-    c = triangular.cholesky(after.scale)
-    root = jnp.matmul(a, triangular.inverse(c), precision="highest")
+    c = cholesky(after.scale)
+    root = jnp.matmul(a, inverse(c), precision="highest")
     z = jax.random.normal(key_mean, (k, p, 1), dtype)
-    off = triangular.solve(root, z)[..., 0]
+    off = solve(root, z)[..., 0]
     log_det = jnp.sum(log_diagonal - jnp.log(jnp.diagonal(c, axis1=-2, axis2=-1)), axis=-1)
     mean = prior.mean + (after.mean + off / jnp.sqrt(after.strength)[:, None])
     return Normals(mean, root, log_det)
@@ -264,8 +308,8 @@ def _log_predictive(prior: _Prior, rows: jax.Array) -> jax.Array:
     """Return the log density of Student's t with freedom - p + 1 degrees of freedom."""
     y, present = _deviation(prior.mean, rows)
     p = prior.mean.shape[0]
-    c = triangular.cholesky(prior.scale)
-    square = jnp.sum(triangular.solve(c, y.T) ** 2, axis=0)
+    c = cholesky(prior.scale)
+    square = jnp.sum(solve(c, y.T) ** 2, axis=0)
     widen = (prior.strength + 1) / prior.strength
     log_c = jnp.sum(jnp.log(jnp.diagonal(c)))
     constant = log_rising((prior.freedom - p + 1) / 2, jnp.asarray(p / 2, y.dtype))
@@ -280,7 +324,7 @@ def _log_evidence(prior: _Prior, statistics: Moments, given: Moments | None = No
     after = _posterior(prior, jax.tree.map(jnp.add, given, statistics))
     p = prior.mean.shape[0]
     n = statistics.number.astype(prior.mean.dtype)
-    factors = triangular.cholesky(jnp.stack([before.scale, after.scale]))
+    factors = cholesky(jnp.stack([before.scale, after.scale]))
     logs = 2 * jnp.sum(jnp.log(jnp.diagonal(factors, axis1=-2, axis2=-1)), axis=-1)
     degrees = (before.freedom[:, None] - jnp.arange(p, dtype=n.dtype)) / 2
     log_gammas = jnp.sum(log_rising(degrees, n[:, None] / 2), axis=-1)

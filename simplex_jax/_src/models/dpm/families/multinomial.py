@@ -13,8 +13,7 @@ from simplex_jax._src import arguments, draws
 from simplex_jax._src.base import bind
 from simplex_jax._src.corpus.device import CHUNK, token_slots
 from simplex_jax._src.geometry.rising import log_dirichlet_evidence, log_rising
-from simplex_jax._src.models.dpm.families.family import Family, Simplex, as_floats
-from simplex_jax._src.models.dpm.families.rows import SparseRows
+from simplex_jax._src.models.dpm.families.family import Family, Simplex, SparseRows, as_floats
 
 
 def multinomial(categories: SupportsIndex, concentration: ArrayLike = 0.5) -> Family:

@@ -8,8 +8,15 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
 from simplex_jax._src.base import PyTree, as_pytree, bind
-from simplex_jax._src.models.dpm.families.family import Atoms, Family, Rows, Statistics, component
-from simplex_jax._src.models.dpm.families.rows import size, take
+from simplex_jax._src.models.dpm.families.family import (
+    Atoms,
+    Family,
+    Rows,
+    Statistics,
+    component,
+    size,
+    take,
+)
 
 # Number of rows on which members are compared.
 _SOME = 16

@@ -11,9 +11,8 @@ from jax.typing import ArrayLike
 from simplex_jax._src import arguments, draws
 from simplex_jax._src.base import bind
 from simplex_jax._src.geometry.rising import excess, stirling_rest
-from simplex_jax._src.models.dpm.families import labels as by_label
-from simplex_jax._src.models.dpm.families.family import Family
-from simplex_jax._src.models.dpm.families.rows import blocks, check_table, first_bad
+from simplex_jax._src.models.dpm.families import family as by_label
+from simplex_jax._src.models.dpm.families.family import Family, blocks, check_table, first_bad
 
 MOST = 2**24
 """The largest count: float32 represents all integers up to it."""

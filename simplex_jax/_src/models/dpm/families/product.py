@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax._src.base import PyTree, bind
-from simplex_jax._src.models.dpm.families.family import Family, Simplex, component
-from simplex_jax._src.models.dpm.families.rows import size
+from simplex_jax._src.models.dpm.families.family import Family, Simplex, component, size
 
 Groups: TypeAlias = dict[str, Any]
 """A value for each group of columns, by name."""

@@ -13,9 +13,8 @@ from simplex_jax._src.base import bind
 from simplex_jax._src.draws.keys import by_native_code
 from simplex_jax._src.geometry import bessel
 from simplex_jax._src.geometry import von_mises_fisher as vmf
-from simplex_jax._src.models.dpm.families import labels as by_label
-from simplex_jax._src.models.dpm.families.family import Family
-from simplex_jax._src.models.dpm.families.rows import check_table, first_bad
+from simplex_jax._src.models.dpm.families import family as by_label
+from simplex_jax._src.models.dpm.families.family import Family, check_table, first_bad
 
 # The largest concentration for draws.
 _MOST = 1e8
