@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
+from baselines.sam_geodesic import Geodesic
 
 from simplex_jax._src import schedules
 from simplex_jax._src.base import Kernel
@@ -112,27 +113,28 @@ def _langevin(sampler: str, full: bool) -> Build:
     return build
 
 
-def _metropolis(sampler: str) -> Build:
+def _metropolis(samples: int) -> Build:
     def build(problem: Problem, setting: str) -> tuple[Kernel, Stream]:
         options: dict[str, Any] = {}
+        if samples > 1:
+            options["local_step"] = Local(samples=samples)
         if setting == "published":
             told = problem.published
-            if sampler == "gmc-apprmh":
-                step, steps, burn_in, samples = told.apprmh
+            if samples > 1:
+                step, steps, burn_in, draws = told.apprmh
             else:
-                step, steps, burn_in, samples = *told.gibbs, 1
+                step, steps, burn_in, draws = *told.gibbs, 1
             options = {"step_size": step, "inner_steps": steps}
-            options["local_step"] = _published_local(burn_in, samples)
+            options["local_step"] = _published_local(burn_in, draws)
         return model.build(
-            problem.train, problem.shape, hyper=problem.hyper, sampler=sampler, **options
+            problem.train, problem.shape, hyper=problem.hyper, sampler="gmc-bgibbs", **options
         )
 
     return build
 
 
-def _published_local(burn_in: int, samples: int) -> Local:
-    steps = {"num_steps": 10, "step_size": 1e-6, "fixed": True}
-    return Local("gmc", samples, burn_in, **steps, start="least-squares", floor=1e-6)
+def _published_local(burn_in: int, samples: int) -> Geodesic:
+    return Geodesic(samples, burn_in, 10, 1e-6, 1e-6, "least-squares", fixed=True)
 
 
 def _variational(full: bool, learn: bool) -> Build:
@@ -156,8 +158,8 @@ METHODS: dict[str, Build] = {
     "gSGNHT": _langevin("gsgnht", full=False),
     "SGGMC, full batch": _langevin("sggmc", full=True),
     "gSGNHT, full batch": _langevin("gsgnht", full=True),
-    "GMC-apprMH": _metropolis("gmc-apprmh"),
-    "GMC-bGibbs": _metropolis("gmc-bgibbs"),
+    "GMC-apprMH": _metropolis(5),
+    "GMC-bGibbs": _metropolis(1),
     "VI": _variational(full=True, learn=False),
     "StoVI": _variational(full=False, learn=False),
     "VI, xi learned": _variational(full=True, learn=True),

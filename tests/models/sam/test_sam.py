@@ -199,7 +199,6 @@ def test_arguments_out_of_range_are_named() -> None:
         ({"inertia": 1.0, "sampler": "sggmc"}, "inertia is for gsgnht; sggmc has no thermostat"),
         ({"noise_estimate": False, "sampler": "gmc-bgibbs"}, "noise_estimate is for sggmc"),
         ({"sampler": "gmc-bgibbs", "friction": 5.0}, "does not take friction"),
-        ({"sampler": "gmc-bgibbs", "local_step": Local(samples=5)}, "local_step.samples must be 1"),
         ({"local_step": Local(method="laplace", num_steps=9)}, "num_steps is not used"),
     ]
     for changed, name in wrong:

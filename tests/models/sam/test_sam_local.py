@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -74,9 +75,9 @@ def p_values(law: Target, theta: np.ndarray) -> dict[str, float]:
 
 
 def sample(
-    key: jax.Array, law: Target, local_step: Local, start: local.Start | None = None
+    key: jax.Array, law: Target, local_step: Any, start: local.Start | None = None
 ) -> np.ndarray:
-    ratios, _ = jax.jit(local.draw, static_argnums=2)(key, law, local_step, start)
+    ratios, _ = jax.jit(local_step.draw)(key, law, start)
     return np.asarray(jax.nn.softmax(ratios[:, -1]), np.float64)
 
 
@@ -126,18 +127,11 @@ def test_newton_finds_the_mode_from_where_the_density_is_not_concave(copies: int
 
 
 @pytest.mark.parametrize("k", slow_but([2, 3], 2))
-@pytest.mark.parametrize("method", ["hmc", "laplace", pytest.param("gmc", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["hmc", "laplace"])
 def test_samplers_draw_what_quadrature_says(method: str, k: int, seed: int) -> None:
-    """Every method with its defaults. False alarms: 1e-3 for each.
-
-    A step of one size for all documents does not leave where it starts, and all is accepted.
-    """
+    """Every method with its defaults. False alarms: 1e-3 for each."""
     law = law_of(k, 20_000)
-    local_step = Local(method=method, burn_in=40 if method == "gmc" else 12)
-    theta = sample(jax.random.key(seed), law, local_step)
-    if method == "gmc":
-        short = sample(jax.random.key(seed), law, local_step._replace(step_size=5e-4))
-        assert checks.family(p_values(law, short))
+    theta = sample(jax.random.key(seed), law, Local(method=method, burn_in=12))
     assert not checks.family(p_values(law, theta))
     wrong = {
         "alpha": law._replace(alpha=law.alpha * 1.1),
@@ -147,27 +141,6 @@ def test_samplers_draw_what_quadrature_says(method: str, k: int, seed: int) -> N
     }
     for name, mutant in wrong.items():
         assert checks.family(p_values(mutant, theta)), name
-
-
-def test_least_squares_are_those_of_numpy() -> None:
-    law = law_of(3, 5)
-    gram, cosines = (np.asarray(x, np.float64) for x in (law.gram, law.cosines))
-    result = laplace.least_squares(law)
-    np.testing.assert_allclose(result, np.linalg.solve(gram, cosines.T).T, rtol=1e-4)
-    dependent = law._replace(gram=jnp.ones_like(law.gram))
-    np.testing.assert_allclose(local._raised(laplace.least_squares(dependent), 1e-6), 1 / 3)
-
-
-@pytest.mark.slow
-def test_the_published_chain_stays_at_its_start_and_a_longer_one_forgets_it(seed: int) -> None:
-    """Steps of 1e-6, as published, leave least squares where they were. False alarms: 1e-3."""
-    law, key = law_of(3, 20_000), jax.random.key(seed)
-    published = Local("gmc", 20, 40, 10, 1e-6, 1e-6, "least-squares", fixed=True)
-    start = np.asarray(local._raised(laplace.least_squares(law), 1e-6), np.float64)
-    assert np.abs(sample(key, law, published) - start).max() < 0.01
-    moved = published._replace(samples=1, burn_in=60, num_steps=20, step_size=0.01, floor=3e-3)
-    assert not checks.family(p_values(law, sample(key, law, moved)))
-    assert checks.family(p_values(law, sample(key, law, moved._replace(burn_in=0))))
 
 
 @pytest.mark.slow
@@ -281,13 +254,8 @@ def test_settings_out_of_range_are_named() -> None:
         (Local(samples=0), "samples"),
         (Local(burn_in=-1), "burn_in"),
         (Local(step_size=0.0), "step_size"),
-        (Local(method="gmc", floor=1.0), "floor"),
-        (Local(floor=0.1), "floor is not used by method 'hmc'"),
-        (Local(start="mode"), "start is not used by method 'hmc'"),
-        (Local(method="gmc", start="zero"), "start must be one of mode, least-squares"),
-        (Local(method="laplace", fixed=True), "fixed is not used"),
         (Local(method="laplace", step_size=3.0), "step_size is not used"),
         (Local(method="laplace", num_steps=9), "num_steps is not used"),
     ]:
         with pytest.raises(ValueError, match=name):
-            local.check(local_step)
+            local_step.check()

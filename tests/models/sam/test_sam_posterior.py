@@ -196,6 +196,12 @@ def test_longer_chains_of_stochastic_gradients(batch_size: int, seed: int, exact
 def test_the_metropolis_test_over_averaged_proportions_is_biased(seed: int, exact: dict) -> None:
     """As `model.build` says: with few samples the topics fit too well."""
     ends = end_points(
-        seed, 100, tiny_sam.hyper(), sampler="gmc-apprmh", step_size=0.25, inner_steps=4
+        seed,
+        100,
+        tiny_sam.hyper(),
+        sampler="gmc-bgibbs",
+        local_step=local.Local(samples=5),
+        step_size=0.25,
+        inner_steps=4,
     )
     assert checks.family(p_values(ends, exact))

@@ -181,15 +181,6 @@ def approximate(law: Target) -> Laplace:
     return Laplace(mode, factor, inverse, jnp.clip(3 * law.alpha, 3, 30))
 
 
-def least_squares(law: Target) -> jax.Array:
-    """Return the least-squares coefficients of each document in the topics, of any sign, [B, K].
-
-    NaN if topics are linearly dependent.
-    """
-    _, inverse = cholesky(law.gram[None])
-    return _einsum("bl,lk->bk", _einsum("bk,lk->bl", law.cosines, inverse[0]), inverse[0])
-
-
 class Scales(NamedTuple):
     """The modes of B posteriors and their widths there."""
 

@@ -11,17 +11,13 @@ from jax import lax
 
 from simplex_jax._src import arguments, draws
 from simplex_jax._src.draws.keys import by_native_code
-from simplex_jax._src.geometry import manifolds
 from simplex_jax._src.models.sam import laplace, sparse
 from simplex_jax._src.models.sam.concentrations import Evidence
 from simplex_jax._src.models.sam.joint import Hyperparameters
 from simplex_jax._src.models.sam.laplace import Scales, Target
 from simplex_jax._src.models.sam.sparse import UnitDocuments
 
-METHODS = ("hmc", "laplace", "gmc")
-STARTS = ("mode", "least-squares")
-
-_FLAT = manifolds.simplex_flat()
+METHODS = ("hmc", "laplace")
 
 
 class Local(NamedTuple):
@@ -29,27 +25,14 @@ class Local(NamedTuple):
 
     Attributes:
         method: "hmc", Hamiltonian Monte Carlo in log-ratios, for alpha below 1 with an exchange of
-            two proportions after each step; "laplace", independence Metropolis with proposals from
-            Laplace's approximation, good for alpha of 3 or more; or "gmc", geodesic Monte Carlo on
-            the flat simplex, as in the paper, for alpha of 1 or more: below 1 the density is
-            unbounded at the faces, and moves near them are rejected.
+            two proportions after each step; or "laplace", independence Metropolis with proposals
+            from Laplace's approximation, good for alpha of 3 or more.
         samples: Samples per document for the update of the topics, N.
         burn_in: Metropolis steps before the first sample.
-        num_steps: Leapfrog steps per Metropolis step, by default 6 for "hmc" and 20 for "gmc"; not
-            for "laplace".
-        step_size: Maximum leapfrog step size; every step uses a random share of at least a half. It
-            is relative to the shortest scale of each document's posterior at its mode for "hmc", by
-            default 0.9. For "gmc" it is on the simplex, by default half the shortest scale of a
-            proportion of each document, theta_k / sqrt(mass_k) at the mode.
-        floor: Least proportion in the start of a "gmc" chain, by default 3e-3, or 1e-6 with least
-            squares. Near a face the force of the prior is (alpha - 1) / theta, and too close to it
-            every move is rejected.
-        start: Start of "gmc" chains. "mode", the default, starts near the mode; with all documents
-            in a batch the chain continues from update to update. "least-squares", as in the paper,
-            restarts every update at the proportions whose mixture of topics is nearest to the
-            document, raised to at least `floor`. Draws then depend on the start unless `burn_in` is
-            long enough.
-        fixed: Always use the maximum step size, as in the paper, for "hmc" and "gmc".
+        num_steps: Leapfrog steps per Metropolis step, by default 6; not for "laplace".
+        step_size: Maximum leapfrog step size, relative to the shortest scale of each document's
+            posterior at its mode, by default 0.9; every step uses a random share of at least a
+            half. Not for "laplace".
     """
 
     method: str = "hmc"
@@ -57,30 +40,31 @@ class Local(NamedTuple):
     burn_in: int = 4
     num_steps: int | None = None
     step_size: float | None = None
-    floor: float | None = None
-    start: str | None = None
-    fixed: bool = False
 
+    def check(self) -> None:
+        """Raise a ValueError unless all settings are in range and used by the method."""
+        arguments.choice("method", self.method, METHODS)
+        for name, least in (("samples", 1), ("burn_in", 0)):
+            arguments.at_least(name, getattr(self, name), least)
+        for name in ("num_steps", "step_size") if self.method == "laplace" else ():
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} is not used by method 'laplace'; omit it")
+        if self.num_steps is not None:
+            arguments.at_least("num_steps", self.num_steps, 1)
+        if self.step_size is not None and not 0 < self.step_size < math.inf:
+            raise ValueError(f"step_size must be finite and positive; it is {self.step_size}")
 
-def check(local_step: Local) -> Local:
-    """Raise a ValueError unless all settings are in range and used by the method."""
-    arguments.choice("method", local_step.method, METHODS)
-    for name, least in (("samples", 1), ("burn_in", 0)):
-        arguments.at_least(name, getattr(local_step, name), least)
-    if local_step.num_steps is not None:
-        arguments.at_least("num_steps", local_step.num_steps, 1)
-    if local_step.step_size is not None and not 0 < local_step.step_size < math.inf:
-        raise ValueError(f"step_size must be finite and positive; it is {local_step.step_size}")
-    if local_step.floor is not None and not 0 < local_step.floor < 1:
-        raise ValueError(f"floor must be above 0 and below 1; it is {local_step.floor}")
-    if local_step.start not in (None, *STARTS):
-        raise ValueError(f"start must be one of {', '.join(STARTS)}; it is {local_step.start!r}")
-    foreign: dict[str, tuple[str, ...]] = {"gmc": (), "hmc": ("floor", "start")}
-    foreign["laplace"] = ("floor", "start", "num_steps", "step_size", "fixed")
-    for name in foreign[local_step.method]:
-        if getattr(local_step, name):
-            raise ValueError(f"{name} is not used by method {local_step.method!r}; omit it")
-    return local_step
+    def draw(
+        self, key: jax.Array, law: Target, start: "Start | None" = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Draw the proportions of B documents.
+
+        Every step leaves p(theta | topics, document) invariant, even if mode and curvature are
+        inaccurate; a new chain is biased by its start only as far as `burn_in` is too short. Chains
+        continue from `start`, or start near the mode if it is None. Return centred log-ratios
+        [B, N, K] and the acceptance rate of each document, [B].
+        """
+        return {"laplace": _laplace, "hmc": _hmc}[self.method](key, law, self, start)
 
 
 class Start(NamedTuple):
@@ -109,7 +93,7 @@ def draw_all(
     local_step: Local,
     start: Start | None = None,
 ) -> Drawn:
-    """Draw the proportions of documents `ids`, int32 [B], block by block; see `draw`."""
+    """Draw the proportions of documents `ids`, int32 [B], block by block; see `Local.draw`."""
     size, vocabulary = sparse.size(documents), topics.shape[1]
     length = sparse.block_size(ids.shape[0], vocabulary)
     blocked = sparse.blocks(ids, length, size)
@@ -120,7 +104,7 @@ def draw_all(
         begin = None if start is None else start._replace(ratios=ratios)
         rows = sparse.rows(documents, places, vocabulary)
         law = laplace.target(topics, rows, hyper.alpha, hyper.kappa1)
-        ratios, acceptance = draw(jax.random.fold_in(key, number), law, local_step, begin)
+        ratios, acceptance = local_step.draw(jax.random.fold_in(key, number), law, begin)
         log_theta = jax.nn.log_softmax(ratios)
         fit = laplace.cosine(law, jnp.exp(jnp.moveaxis(log_theta, 1, 0)))
         measured = acceptance, jnp.mean(fit, axis=0), jnp.mean(log_theta, axis=(1, 2))
@@ -131,21 +115,6 @@ def draw_all(
     acceptance, fit, log_theta = (jnp.sum(x) / ids.shape[0] for x in measured)
     ratios = ratios.reshape(-1, *ratios.shape[2:])[: ids.shape[0]]
     return Drawn(ratios, acceptance, Evidence(fit, log_theta))
-
-
-def draw(
-    key: jax.Array, law: Target, local_step: Local, start: Start | None = None
-) -> tuple[jax.Array, jax.Array]:
-    """Draw the proportions of B documents.
-
-    Every step leaves p(theta | topics, document) invariant, even if mode and curvature are
-    inaccurate; a new chain is biased by its start only as far as `burn_in` is too short. Chains
-    continue from `start`, or start near the mode if it is None. Return centred log-ratios [B, N, K]
-    and the acceptance rate of each document, [B].
-    """
-    return {"laplace": _laplace, "hmc": _hmc, "gmc": _gmc}[local_step.method](
-        key, law, local_step, start
-    )
 
 
 def _initial(start: Start | None, near_mode: jax.Array) -> jax.Array:
@@ -270,7 +239,9 @@ def _trajectories(
 
     def step(old: _Point, key: jax.Array) -> tuple[_Point, _Turn]:
         key_momentum, key_length, key_accept, key_exchange = jax.random.split(key, 4)
-        h = longest * _share(key_length, local_step, rate) * lax.rsqrt(rate)
+        # Random, because fixed trajectories are multiples of half a period in some documents.
+        h = longest * jax.random.uniform(key_length, rate.shape, rate.dtype, 0.5, 1)
+        h *= lax.rsqrt(rate)
         momentum = jnp.sqrt(mass) * jax.random.normal(key_momentum, mass.shape, mass.dtype)
         new, last = lax.fori_loop(
             0, local_step.num_steps or 6, partial(leap, h=h), _Moving(old, momentum)
@@ -282,16 +253,6 @@ def _trajectories(
         return point, turn._replace(position=point.position)
 
     return _point(log_density, ratios), step
-
-
-def _share(key: jax.Array, local_step: Local, like: jax.Array) -> jax.Array:
-    """Return the step size of each document, relative to the maximum.
-
-    It is random, because fixed trajectories are multiples of half a period in some documents.
-    """
-    if local_step.fixed:
-        return jnp.ones_like(like)
-    return jax.random.uniform(key, like.shape, like.dtype, 0.5, 1)
 
 
 def _point(log_density: Callable[[jax.Array], jax.Array], x: jax.Array) -> _Point:
@@ -331,54 +292,3 @@ def _exchange(key: jax.Array, log_density: Callable[[jax.Array], jax.Array], old
     moved = x.at[row, one].set(x[row, other]).at[row, other].set(x[row, one])
     new = _point(log_density, moved)
     return _choose(key_accept, new.value - old.value, new, old)[0]
-
-
-def _gmc(
-    key: jax.Array, law: Target, local_step: Local, start: Start | None
-) -> tuple[jax.Array, jax.Array]:
-    """Move along straight lines, reflected at the faces (Byrne and Girolami 2013)."""
-    mode, mass, _ = laplace.scales(law)
-    likely = jax.nn.softmax(mode)
-    if local_step.start == "least-squares":
-        theta = _raised(laplace.least_squares(law), local_step.floor or 1e-6)
-    else:
-        theta = _raised(likely, local_step.floor or 3e-3)
-        if start is not None:
-            theta = jnp.where(start.fresh, theta, jax.nn.softmax(start.ratios))
-    if local_step.step_size is None:
-        longest = 0.5 * jnp.min(likely * lax.rsqrt(mass), axis=-1, keepdims=True)
-    else:
-        longest = jnp.full_like(theta[:, :1], local_step.step_size)
-
-    def log_density(theta: jax.Array) -> jax.Array:
-        fit = law.kappa * laplace.cosine(law, theta)
-        return fit + (law.alpha - 1) * jnp.sum(jnp.log(theta), axis=-1)
-
-    def leap(_: int, moving: _Moving, h: jax.Array) -> _Moving:
-        x, force = moving.point.position, moving.point.slope
-        x, v = _FLAT.flow(x, moving.velocity + h / 2 * _FLAT.project(x, force), h)
-        new = _point(log_density, x)
-        return _Moving(new, v + h / 2 * _FLAT.project(x, new.slope))
-
-    def step(old: _Point, key: jax.Array) -> tuple[_Point, _Turn]:
-        key_velocity, key_length, key_accept = jax.random.split(key, 3)
-        h = longest * _share(key_length, local_step, longest)
-        drawn = jax.random.normal(key_velocity, old.position.shape, old.position.dtype)
-        velocity = _FLAT.project(old.position, drawn)
-        new, last = lax.fori_loop(
-            0, local_step.num_steps or 20, partial(leap, h=h), _Moving(old, velocity)
-        )
-        gain = new.value - old.value + (jnp.sum(velocity**2, -1) - jnp.sum(last**2, -1)) / 2
-        return _choose(key_accept, gain, new, old)
-
-    keys = jax.random.split(key, local_step.burn_in + local_step.samples)
-    _, (trace, accepted) = lax.scan(step, _point(log_density, theta), keys)
-    draws = jnp.log(trace[local_step.burn_in :])
-    draws = draws - jnp.mean(draws, axis=-1, keepdims=True)
-    return jnp.moveaxis(draws, 0, 1), jnp.mean(accepted, axis=0, dtype=theta.dtype)
-
-
-def _raised(theta: jax.Array, floor: float) -> jax.Array:
-    """Raise proportions to a floor, also replacing NaN, and normalise them."""
-    theta = jnp.where(theta > floor, theta, floor)
-    return theta / jnp.sum(theta, axis=-1, keepdims=True)

@@ -71,7 +71,7 @@ def build(
     shapes: Mapping[str, float] | None = None,
     sampler: str = "gsgnht",
     batch_size: int | None = None,
-    local_step: Local | None = None,
+    local_step: Any = None,
     inner_steps: int | None = None,
     step_size: StepSize | None = None,
     friction: float | None = None,
@@ -88,10 +88,10 @@ def build(
       estimated from the documents of the batch, is subtracted from the injected noise. With all
       documents in a batch they are the full-batch versions.
     - "gmc-bgibbs": exact blocked Gibbs, a trajectory of `samplers.gmc` for p(topics | proportions,
-      documents) with one sample of the proportions of every document.
-    - "gmc-apprmh": the same for the mean of the log joint density over N samples of the
-      proportions, as in the paper. The Metropolis test ignores that other topics would have other
-      proportions, which for small N biases the posterior towards topics that fit too well.
+      documents) with one sample of the proportions of every document. With N samples it is for the
+      mean of their log joint densities, the GMC-apprMH of the paper: the Metropolis test ignores
+      that other topics would have other proportions, which for small N biases the posterior towards
+      topics that fit too well.
 
     Several steps with one batch accumulate its noise: at equal temperature of the topics
     `inner_steps` steps with one batch move no further than a single step can.
@@ -111,7 +111,7 @@ def build(
         shapes: Shapes of their priors by name; 1, an exponential prior, for others.
         sampler: One of `SAMPLERS`.
         batch_size: Documents in a batch, by default all; for "gmc" samplers always all.
-        local_step: Sampler of the proportions; see `default_local`.
+        local_step: Sampler of the proportions, a `local.Local`; see `default_local`.
         inner_steps: Number L of steps per update, by default 1, or 10 for "gmc" samplers.
         step_size: Step size of the sampler or a schedule; see `step.defaults`.
         friction: C of "sggmc" and "gsgnht"; see there.
@@ -148,12 +148,8 @@ def build(
     hyper = prior_of(documents, shape, hyper)
     size = sparse.size(documents)
     batch_size = check_batch_size(batch_size, size, sampler)
-    local_step = local.check(default_local(sampler) if local_step is None else local_step)
-    if sampler == "gmc-bgibbs" and local_step.samples != 1:
-        raise ValueError(
-            "local_step.samples must be 1 for gmc-bgibbs, which is exact with one; "
-            f"it is {local_step.samples}"
-        )
+    local_step = default_local(sampler) if local_step is None else local_step
+    local_step.check()
     if friction is not None and step.is_metropolis(sampler):
         raise ValueError(f"sampler={sampler!r} does not take friction")
     check_noise(sampler, inertia, noise_estimate)
@@ -207,8 +203,6 @@ def default_local(sampler: str) -> Local:
     One sample is enough for a stochastic gradient: documents differ far more than samples of the
     proportions of one document. Chains of GMC-bGibbs continue from update to update.
     """
-    if sampler == "gmc-apprmh":
-        return Local(samples=5)
     return Local(burn_in=0) if sampler == "gmc-bgibbs" else Local()
 
 

@@ -18,7 +18,7 @@ from simplex_jax._src.models.sam.sparse import UnitDocuments
 from simplex_jax._src.samplers import gmc, gsgnht, sggmc
 from simplex_jax._src.schedules import StepSize
 
-SAMPLERS = ("sggmc", "gsgnht", "gmc-apprmh", "gmc-bgibbs")
+SAMPLERS = ("sggmc", "gsgnht", "gmc-bgibbs")
 
 # h C, the damping of a step.
 _DAMPING = 0.5
