@@ -36,8 +36,8 @@ from simplex_jax._src.models import dpm, hdp, lda, sam
 from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm import model as dpm_mixture
 from simplex_jax._src.models.hdp import kernel as hdp_kernel
+from simplex_jax._src.models.sam import joint
 from simplex_jax._src.models.sam import model as sam_model
-from simplex_jax._src.models.sam import sparse
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 KEY = jax.random.key(0)
@@ -100,8 +100,8 @@ def hdp_update() -> Program:
 
 def sam_update() -> Program:
     rows = normalize(counts())
-    documents = sparse.to_device(rows)
-    hyper = sam_model.hyperparameters(sparse.mean_direction(documents, 60))
+    documents = joint.to_device(rows)
+    hyper = sam_model.hyperparameters(joint.mean_direction(documents, 60))
     start = jnp.full((5, 60), 60**-0.5)
     return update_of(*sam_model.build(documents, (5, 60), hyper=hyper), start)
 

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from simplex_jax._src.base import as_pytree
-from simplex_jax._src.models.sam import model, sparse, step
+from simplex_jax._src.models.sam import joint, model
 from simplex_jax._src.models.sam.local import Local
 
 ALPHA, SIGMA, KAPPA0, KAPPA1, STEPS, FREEDOM = 10.0, 6e3, 6e3, 2e4, 5, 30.0
@@ -152,8 +152,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a JSON file for the results")
     options = parser.parse_args()
     table = vectors(options.documents, options.words, 0)
-    documents = sparse.to_device(table)
-    mean = sparse.mean_direction(documents, options.words)
+    documents = joint.to_device(table)
+    mean = joint.mean_direction(documents, options.words)
     hyper = model.hyperparameters(mean, alpha=ALPHA, sigma=SIGMA, kappa0=KAPPA0, kappa1=KAPPA1)
     kernel, stream = model.build(
         documents,
@@ -179,7 +179,7 @@ def main() -> None:
     print(f"first call, with compilation: {first:.1f} s")
     rng = np.random.default_rng(0)
     shape = (options.topics, options.words)
-    defaults = step.defaults("sggmc", options.documents, shape, hyper, options.batch)
+    defaults = model.default_settings("sggmc", options.documents, shape, hyper, options.batch)
     step_size, friction = float(defaults.step_size), float(defaults.friction)
     topics, centre = np.asarray(state.position, np.float64), np.asarray(mean, np.float64)
     velocity = np.asarray(state.sampler.velocity, np.float64)

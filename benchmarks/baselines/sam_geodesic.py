@@ -14,9 +14,8 @@ from jax import lax
 
 from simplex_jax._src import arguments
 from simplex_jax._src.geometry import manifolds
-from simplex_jax._src.models.sam import laplace
-from simplex_jax._src.models.sam.laplace import Target
-from simplex_jax._src.models.sam.local import Start, _choose, _Moving, _Point, _point, _Turn
+from simplex_jax._src.models.sam import local
+from simplex_jax._src.models.sam.local import Start, Target, _choose, _Moving, _Point, _point, _Turn
 
 STARTS = ("mode", "least-squares")
 
@@ -67,7 +66,7 @@ class Geodesic(NamedTuple):
         self, key: jax.Array, law: Target, start: Start | None = None
     ) -> tuple[jax.Array, jax.Array]:
         """Move along straight lines, reflected at the faces (Byrne and Girolami 2013)."""
-        mode, mass, _ = laplace.scales(law)
+        mode, mass, _ = local.scales_of(law)
         likely = jax.nn.softmax(mode)
         if self.start == "least-squares":
             theta = _raised(least_squares(law), self.floor or 1e-6)
@@ -81,7 +80,7 @@ class Geodesic(NamedTuple):
             longest = jnp.full_like(theta[:, :1], self.step_size)
 
         def log_density(theta: jax.Array) -> jax.Array:
-            fit = law.kappa * laplace.cosine(law, theta)
+            fit = law.kappa * local.cosine(law, theta)
             return fit + (law.alpha - 1) * jnp.sum(jnp.log(theta), axis=-1)
 
         def leap(_: int, moving: _Moving, h: jax.Array) -> _Moving:
@@ -117,7 +116,7 @@ def least_squares(law: Target) -> jax.Array:
 
     NaN if topics are linearly dependent.
     """
-    _, inverse = laplace.cholesky(law.gram[None])
+    _, inverse = local.cholesky(law.gram[None])
     einsum = partial(jnp.einsum, precision="highest")
     return einsum("bl,lk->bk", einsum("bk,lk->bl", law.cosines, inverse[0]), inverse[0])
 

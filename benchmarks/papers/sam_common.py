@@ -18,9 +18,9 @@ from baselines.sam_geodesic import Geodesic
 from simplex_jax._src import schedules
 from simplex_jax._src.base import Kernel
 from simplex_jax._src.batches import Stream
-from simplex_jax._src.models.sam import density, model, sparse, variational
+from simplex_jax._src.models.sam import density, joint, model, variational
+from simplex_jax._src.models.sam.joint import UnitDocuments
 from simplex_jax._src.models.sam.model import Hyperparameters, Local
-from simplex_jax._src.models.sam.sparse import UnitDocuments
 from simplex_jax._src.runtime.driver import run
 from simplex_jax._src.runtime.hooks import Event, Hook
 
@@ -82,11 +82,11 @@ def problem_of(
     **concentrations: float,
 ) -> Problem:
     """Return the problem of two tables of unit vectors."""
-    documents = sparse.to_device(train)
-    mean = sparse.mean_direction(documents, train.shape[1])
+    documents = joint.to_device(train)
+    mean = joint.mean_direction(documents, train.shape[1])
     return Problem(
         train=documents,
-        test=sparse.to_device(test),
+        test=joint.to_device(test),
         shape=(topics, train.shape[1]),
         hyper=model.hyperparameters(mean, **concentrations),
         batch_size=batch_size,
@@ -96,7 +96,7 @@ def problem_of(
 
 def _langevin(sampler: str, full: bool) -> Build:
     def build(problem: Problem, setting: str) -> tuple[Kernel, Stream]:
-        size = sparse.size(problem.train)
+        size = joint.num_documents(problem.train)
         options: dict[str, Any] = {"batch_size": size if full else problem.batch_size}
         if setting == "published":
             told = problem.published

@@ -48,7 +48,6 @@ LONG = {
     "simplex_jax._src.models.lda.estimator",
     "simplex_jax._src.models.sam.estimator",
     "simplex_jax._src.models.sam.fitting",
-    "simplex_jax._src.models.sam.proportions",
     "simplex_jax._src.models.lda.fitting",
     "simplex_jax._src.models.topics.proportions",
 }

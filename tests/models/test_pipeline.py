@@ -14,7 +14,7 @@ from simplex_jax._src.corpus import from_counts, split_tokens, store
 from simplex_jax._src.corpus.embedded import embedded_corpus
 from simplex_jax._src.models import dpm, hdp, lda, options, pipeline, sam
 from simplex_jax._src.models.lda.options import Arguments
-from simplex_jax._src.models.sam import density, sparse
+from simplex_jax._src.models.sam import density, joint
 from simplex_jax._src.models.topics import evaluation
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 from simplex_jax._src.runtime.saved import RunError
@@ -244,7 +244,7 @@ def test_scores_are_what_evaluate_measures():
     law = spherical.topics, spherical.alpha, spherical.kappa1
     near, far = (spherical.score(table) for table in (vectors, vectors[:, [0, 2, 1, 3]]))
     exact = density.importance(
-        jax.random.key(3), law[0], sparse.to_device(sp.csr_array(vectors)), *law[1:], 20_000
+        jax.random.key(3), law[0], joint.to_device(sp.csr_array(vectors)), *law[1:], 20_000
     ).log_p.mean()
     assert near == pytest.approx(exact, abs=0.02)
     assert near > far

@@ -4,15 +4,15 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax._src.models.sam import model, sparse, variational
+from simplex_jax._src.models.sam import joint, model, variational
 from support.contract_case import Case
 
 
 def small():
     vectors = np.abs(np.random.default_rng(0).normal(size=(6, 5)))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    documents = sparse.to_device(sp.csr_array(vectors))
-    mean = sparse.mean_direction(documents, 5)
+    documents = joint.to_device(sp.csr_array(vectors))
+    mean = joint.mean_direction(documents, 5)
     hyper = model.hyperparameters(mean, alpha=1.5, sigma=10, kappa0=10, kappa1=50)
 
     def built(step_size):

@@ -4,9 +4,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy import special, stats
 
-from simplex_jax._src.models.sam import model, sparse
-from simplex_jax._src.models.sam.joint import Hyperparameters
-from simplex_jax._src.models.sam.sparse import UnitDocuments
+from simplex_jax._src.models.sam import joint, model
+from simplex_jax._src.models.sam.joint import Hyperparameters, UnitDocuments
 
 V, K, D = 4, 2, 6
 ALPHA, SIGMA, KAPPA0, KAPPA1 = 1.5, 2.0, 3.0, 6.0
@@ -29,7 +28,7 @@ def vectors() -> np.ndarray:
 
 
 def documents() -> UnitDocuments:
-    return sparse.to_device(sp.csr_array(vectors()))
+    return joint.to_device(sp.csr_array(vectors()))
 
 
 def hyper(**changed: float) -> Hyperparameters:

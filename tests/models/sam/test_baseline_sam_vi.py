@@ -12,8 +12,8 @@ from scipy import special, stats
 from support import tiny_lda
 
 from simplex_jax._src.geometry import von_mises_fisher as vmf
-from simplex_jax._src.models.sam import bound as sam_bound
-from simplex_jax._src.models.sam import model, sparse, variational
+from simplex_jax._src.models.sam import joint, model, variational
+from simplex_jax._src.models.sam import variational as sam_bound
 from simplex_jax._src.runtime.driver import run
 
 K, V = 3, 6
@@ -106,10 +106,10 @@ def test_natural_gradient_is_the_gradient_over_the_fisher_information(seed):
 
 @pytest.mark.parametrize("block", [7 * V, 1 << 20])
 def test_words_in_blocks_are_the_words(seed, block, monkeypatch):
-    monkeypatch.setattr(sparse, "_BLOCK", block)
+    monkeypatch.setattr(joint, "_BLOCK", block)
     rng = np.random.default_rng(seed)
     vectors = corpus(rng)
-    documents = sparse.to_device(sp.csr_array(vectors))
+    documents = joint.to_device(sp.csr_array(vectors))
     ids = jnp.asarray(rng.permutation(len(vectors))[:20], jnp.int32)
     words = sam_bound.words_of(documents, ids, K, V)
     rows = vectors[np.asarray(documents.corpus.order)[ids]]
@@ -195,7 +195,7 @@ def test_ascents_reach_a_maximum_and_mutants_do_not(seed):
 
 def fitted(vectors, getkey, hyper, topics=K, steps=25, **options):
     """The bounds over a run, per document, and its last state."""
-    documents = sparse.to_device(sp.csr_array(vectors))
+    documents = joint.to_device(sp.csr_array(vectors))
     shape = (topics, vectors.shape[1])
     kernel, stream = variational.build(documents, shape, hyper=hyper, **options)
     state = kernel.init(getkey(), jax.random.normal(getkey(), shape))
@@ -275,12 +275,12 @@ def test_what_is_wrong_is_named(seed, message):
         options = {"hyper": hyper_of(vectors[:, :5] + 0.1)}
     with pytest.raises(ValueError, match=message):
         variational.build(
-            sparse.to_device(sp.csr_array(vectors)), given.get("shape", (K, V)), **options
+            joint.to_device(sp.csr_array(vectors)), given.get("shape", (K, V)), **options
         )
 
 
 def test_starts_are_checked(seed, getkey):
-    documents = sparse.to_device(sp.csr_array(corpus(np.random.default_rng(seed))))
+    documents = joint.to_device(sp.csr_array(corpus(np.random.default_rng(seed))))
     kernel, _ = variational.build(documents, (K, V))
     with pytest.raises(ValueError, match="shape"):
         kernel.init(getkey(), jnp.ones((V, K)))

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 from support import tiny_sam
 
-from simplex_jax._src.models.sam import joint, local, model, sparse
-from simplex_jax._src.models.sam import step as sam_step
+from simplex_jax._src.models.sam import joint, local, model
+from simplex_jax._src.models.sam import model as sam_step
 from simplex_jax._src.models.sam.joint import Minibatch
 from simplex_jax._src.models.sam.local import Local
 from simplex_jax._src.runtime import driver
@@ -36,7 +36,7 @@ def unit(rng: np.random.Generator, *shape: int) -> np.ndarray:
 def setting(seed: int = 0) -> tuple:
     """Documents, their dense rows in the order on the device, topics, proportions, constants."""
     rng = np.random.default_rng(seed)
-    documents = sparse.to_device(sp.csr_array(table()))
+    documents = joint.to_device(sp.csr_array(table()))
     rows = table()[np.asarray(documents.corpus.order)]
     theta = rng.dirichlet(np.ones(K), size=(D, 2)).astype(np.float32)
     hyper = model.hyperparameters(unit(rng, V), alpha=2.0, sigma=7.0, kappa0=5.0, kappa1=20.0)
@@ -102,13 +102,13 @@ def test_blocks_of_documents_add_up_to_all(monkeypatch: pytest.MonkeyPatch, getk
     batch = Minibatch(jnp.arange(D), theta)
     whole = joint.gradient(documents, topics, batch, hyper)
     change = joint.log_change(-topics[::-1], documents, topics, batch, hyper)
-    monkeypatch.setattr(sparse, "_BLOCK", 4 * V)  # 4, 4 and 1 documents
+    monkeypatch.setattr(joint, "_BLOCK", 4 * V)  # 4, 4 and 1 documents
     np.testing.assert_allclose(
         joint.gradient(documents, topics, batch, hyper), whole, rtol=1e-5, atol=1e-4
     )
     again = joint.log_change(-topics[::-1], documents, topics, batch, hyper)
     assert float(again) == pytest.approx(float(change), rel=1e-5)
-    np.testing.assert_allclose(sparse.rows(documents, jnp.arange(D), V), rows, atol=1e-7)
+    np.testing.assert_allclose(joint.dense_rows(documents, jnp.arange(D), V), rows, atol=1e-7)
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_a_batch_costs_what_it_costs_whatever_the_corpus() -> None:
     flops = []
     for copies in (20, 400):
         rows = np.tile(table(), (copies, 1))
-        documents = sparse.to_device(sp.csr_array(rows))
+        documents = joint.to_device(sp.csr_array(rows))
         hyper = setting()[-1]
         kernel, stream = model.build(documents, (K, V), hyper=hyper, batch_size=4)
         state = kernel.init(jax.random.key(0), setting()[2])
@@ -175,9 +175,9 @@ def test_documents_that_are_no_unit_vectors_are_named() -> None:
         bad = good.copy()
         bad[row] = bad[row] * value if np.isfinite(value) else value
         with pytest.raises(ValueError, match=message):
-            sparse.to_device(sp.csr_array(bad))
+            joint.to_device(sp.csr_array(bad))
     with pytest.raises(ValueError, match="at least one document"):
-        sparse.to_device(sp.csr_array((0, V)))
+        joint.to_device(sp.csr_array((0, V)))
 
 
 def test_arguments_out_of_range_are_named() -> None:
@@ -211,7 +211,7 @@ def test_arguments_out_of_range_are_named() -> None:
     with pytest.raises(ValueError, match="mean"):
         model.hyperparameters(2 * hyper.mean)
     with pytest.raises(ValueError, match="word"):
-        sparse.mean_direction(documents, V - 4)
+        joint.mean_direction(documents, V - 4)
     kernel, _ = model.build(documents, (K, V), hyper=hyper)
     with pytest.raises(ValueError, match="position"):
         kernel.init(jax.random.key(0), topics[:2])
@@ -251,9 +251,9 @@ def test_defaults_are_at_equilibrium(seed: int) -> None:
     rows = share @ (truth / np.linalg.norm(truth, axis=1, keepdims=True))
     rows += 0.04 * rng.normal(size=rows.shape)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    documents = sparse.to_device(sp.csr_array(rows))
+    documents = joint.to_device(sp.csr_array(rows))
     hyper = model.hyperparameters(
-        sparse.mean_direction(documents, v),
+        joint.mean_direction(documents, v),
         alpha=3.0,
         sigma=300.0,
         kappa0=300.0,
@@ -273,7 +273,7 @@ def test_defaults_are_at_equilibrium(seed: int) -> None:
             collect=lambda state, info: info.sampler,
         )
         assert abs(told.kinetic[200:].mean() - 1) < 0.1, (sampler, batch_size)
-        options = sam_step.defaults(sampler, d, (k, v), hyper, batch_size)
+        options = sam_step.default_settings(sampler, d, (k, v), hyper, batch_size)
         if batch_size < d:
             check_noise(told.gradient_noise[-1], kernel, stream, state, documents, hyper, options)
             continue

@@ -13,8 +13,8 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 
 from simplex_jax._src.geometry import von_mises_fisher as vmf
-from simplex_jax._src.models.sam import concentrations, density, sparse
-from simplex_jax._src.models.sam.concentrations import Evidence
+from simplex_jax._src.models.sam import density, joint
+from simplex_jax._src.models.sam.joint import Evidence
 
 TOPICS = np.array([[0.9, 0.3, 0.3, 0.1], [-0.1, 0.2, 0.7, 0.7]])
 TOPICS /= np.linalg.norm(TOPICS, axis=1, keepdims=True)
@@ -23,10 +23,10 @@ TOPICS /= np.linalg.norm(TOPICS, axis=1, keepdims=True)
 @pytest.mark.slow
 def test_importance_sampling_gives_the_integral(seed: int, monkeypatch) -> None:
     """Against quadrature, document by document and in their order. False alarms: 1e-3."""
-    monkeypatch.setattr(sparse, "_BLOCK", 4 * tiny_sam.V)
+    monkeypatch.setattr(joint, "_BLOCK", 4 * tiny_sam.V)
     rows = tiny_sam.vectors()
     rows[2] = np.eye(4)[0]  # fewest nonzeros: first on the device
-    documents = sparse.to_device(sp.csr_array(rows))
+    documents = joint.to_device(sp.csr_array(rows))
     exact = tiny_sam.log_likelihood(TOPICS, rows)
     topics = jnp.asarray(TOPICS, jnp.float32)
     numbers = tiny_sam.ALPHA, tiny_sam.KAPPA1
@@ -49,7 +49,7 @@ def test_densities_of_documents_of_few_topics_are_right() -> None:
     topics, rows = few_topics.topics_and_rows()
     _, exact = few_topics.exactly(topics, rows)
     constant = vmf.log_normaliser(few_topics.WORDS, few_topics.KAPPA)
-    documents = sparse.to_device(sp.csr_array(rows))
+    documents = joint.to_device(sp.csr_array(rows))
     numbers = few_topics.ALPHA, few_topics.KAPPA
     result = density.importance(jax.random.key(0), jnp.asarray(topics), documents, *numbers)
     assert abs(np.mean(result.log_p - exact - float(constant))) < 0.1
@@ -95,7 +95,7 @@ def log_conditional(
 
 
 @pytest.mark.parametrize("shape", [1.0, 40.0])
-@pytest.mark.parametrize("name", slow_but(concentrations.LEARN, "alpha"))
+@pytest.mark.parametrize("name", slow_but(joint.LEARN, "alpha"))
 def test_concentrations_move_by_their_conditionals(name: str, shape: float, seed: int) -> None:
     """Exact draws stay exact, but not with other evidence or prior. False alarms: 1e-3."""
     fit, log_theta = 0.8, -1.0
@@ -112,7 +112,9 @@ def test_concentrations_move_by_their_conditionals(name: str, shape: float, seed
     def move(key, start, known, prior, shape=shape):
         def one(key, value):
             state = hyper._replace(**{name: value})
-            moved = concentrations.draw(key, state, prior, topics, known, 40, (name,), (shape,))
+            moved = joint.draw_concentrations(
+                key, state, prior, topics, known, 40, (name,), (shape,)
+            )
             return getattr(moved, name)
 
         return jax.vmap(one)(jax.random.split(key, copies), start)
@@ -153,7 +155,9 @@ def test_concentrations_far_from_the_prior_mean_are_found(
     def moved(key: jax.Array) -> jax.Array:
         def once(i: int, state):
             at = jax.random.fold_in(key, i)
-            return concentrations.draw(at, state, hyper, topics, known, size, ("kappa1",), (1.0,))
+            return joint.draw_concentrations(
+                at, state, hyper, topics, known, size, ("kappa1",), (1.0,)
+            )
 
         return jax.lax.fori_loop(0, 8, once, hyper).kappa1
 

@@ -16,7 +16,7 @@ from simplex_jax._src import corpus
 from simplex_jax._src.corpus import tfidf, vectors
 from simplex_jax._src.evaluate import matching
 from simplex_jax._src.models import files, sam
-from simplex_jax._src.models.sam import checks, model, report, sparse, tables, variational
+from simplex_jax._src.models.sam import fitting, joint, model, report, variational
 from simplex_jax._src.runtime import gathering
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 from simplex_jax._src.runtime.equilibrium import energy_warnings
@@ -137,7 +137,7 @@ def test_a_variational_start_has_the_groups():
         **{name: OPTIONS[name] for name in ("alpha", "sigma", "kappa0")},
         kappa1=60.0,
     )
-    given = sparse.to_device(DATA.values), hyper, 3
+    given = joint.to_device(DATA.values), hyper, 3
     topics = variational.start(jax.random.key(1), *given, "variational")
     np.testing.assert_allclose(np.linalg.norm(topics, axis=1), 1, rtol=1e-5)
     own = [set(np.argsort(-topic)[:2].tolist()) for topic in np.asarray(topics)]
@@ -254,20 +254,20 @@ def test_shards_change_only_the_draws():
 
 def test_warnings():
     hot = [{"kinetic": 40.0, "log_perplexity": 5.0}, {"kinetic": 30.0, "log_perplexity": 6.0}]
-    result = checks.topic_warnings(hot, [[1.0, 0.0], [1.0, 0.01]], [0.9, 0.9])
+    result = fitting.topic_warnings(hot, [[1.0, 0.0], [1.0, 0.01]], [0.9, 0.9])
     assert ["did not fall" in result[0], "nearly the same" in result[1]] == [True, True]
     few = [{"heldout_ess": 300.0}] * 2 + [{"heldout_ess": size} for size in (2.0, 3.0)]
-    result = checks.topic_warnings(few, np.eye(2), [0.9, 0.9])
+    result = fitting.topic_warnings(few, np.eye(2), [0.9, 0.9])
     assert len(result) == 1
     assert "worth 2.5 effective draws" in result[0]
-    assert not checks.topic_warnings(few[::-1], np.eye(2), [0.9, 0.9])
+    assert not fitting.topic_warnings(few[::-1], np.eye(2), [0.9, 0.9])
     noisy = [{"log_perplexity": value} for value in [5.0, 5.2, 4.9, 5.1] * 10]
-    assert not checks.topic_warnings(noisy, np.eye(2), [0.9, 0.9])
+    assert not fitting.topic_warnings(noisy, np.eye(2), [0.9, 0.9])
 
 
 def coverage(fitted, samples):
     """Share of the samples in the intervals of the largest loadings: topics.csv, the report."""
-    rows = tables.rows_of_words(fitted)
+    rows = report.rows_of_words(fitted)
     written = [(k, word, low, high) for k, rank, word, _, low, high, _ in rows if rank == 1]
     shown = report.context(fitted, 6)["by_number"]
     first = [(row["number"], row["words"][0]) for row in shown]

@@ -15,9 +15,8 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 
 from simplex_jax._src.models import sam
-from simplex_jax._src.models.sam import laplace, local
-from simplex_jax._src.models.sam.laplace import Target
-from simplex_jax._src.models.sam.local import Local
+from simplex_jax._src.models.sam import local
+from simplex_jax._src.models.sam.local import Local, Target
 
 Key = Callable[[], jax.Array]
 
@@ -36,7 +35,7 @@ def law_of(k: int, copies: int, alpha: float = 1.4, kappa: float = 9.0, seed: in
     """The law of the proportions of these copies."""
     topics, rows = unit_vectors(k, copies, seed)
     numbers = jnp.float32(alpha), jnp.float32(kappa)
-    return laplace.target(jnp.asarray(topics, jnp.float32), jnp.asarray(rows), *numbers)
+    return local.target_of(jnp.asarray(topics, jnp.float32), jnp.asarray(rows), *numbers)
 
 
 def density(law: Target, theta: np.ndarray) -> np.ndarray:
@@ -85,7 +84,7 @@ def test_factors_of_small_matrices(getkey: Key) -> None:
     x = np.asarray(jax.random.normal(getkey(), (7, 5, 5)), np.float64)
     matrices = np.einsum("bij,bkj->bik", x, x) + 0.1 * np.eye(5)
     matrices[3] -= 5 * np.eye(5)
-    factor, inverse = (np.asarray(a) for a in laplace.cholesky(jnp.asarray(matrices, jnp.float32)))
+    factor, inverse = (np.asarray(a) for a in local.cholesky(jnp.asarray(matrices, jnp.float32)))
     assert np.isnan(factor[3]).any()
     assert np.isfinite(np.delete(factor, 3, 0)).all()
     for i in (0, 6):
@@ -97,17 +96,17 @@ def test_factors_of_small_matrices(getkey: Key) -> None:
 def test_slopes_are_the_derivatives(getkey: Key) -> None:
     law = law_of(3, 5)
     ratios = jax.random.normal(getkey(), (5, 3))
-    point = laplace.at(law, ratios)
-    gradient, (curvature, convex) = (f(law, point) for f in (laplace.gradient, laplace.curvature))
+    point = local.derivatives_at(law, ratios)
+    gradient, (curvature, convex) = (f(law, point) for f in (local.gradient, local.curvature))
 
     def total(y: jax.Array) -> jax.Array:
-        return jnp.sum(laplace.log_density(law, y))
+        return jnp.sum(local.log_posterior(law, y))
 
     np.testing.assert_allclose(gradient, jax.grad(total)(ratios), atol=1e-4)
     hessian = jnp.einsum("bkbl->bkl", jax.hessian(total)(ratios))
     np.testing.assert_allclose(curvature, -hessian, atol=1e-4)
     x = jax.random.normal(getkey(), (5, 3))
-    result = laplace.curvature_times(law, point, x)
+    result = local.curvature_times(law, point, x)
     np.testing.assert_allclose(result, jnp.einsum("bkl,bl->bk", curvature, x), atol=1e-4)
     assert float(jnp.min(jnp.linalg.eigvalsh(convex))) > -1e-4
 
@@ -117,10 +116,10 @@ def test_slopes_are_the_derivatives(getkey: Key) -> None:
 def test_newton_finds_the_mode_from_where_the_density_is_not_concave(copies: int) -> None:
     """Concentrated documents: at equal proportions Cholesky's factor does not exist."""
     law = law_of(12, copies, alpha=5.0, kappa=3e4)
-    mode = jax.jit(laplace.approximate)(law).mode
-    point = laplace.at(law, mode)
-    gradient = np.asarray(laplace.gradient(law, point), np.float64)
-    curvature = np.asarray(laplace.curvature(law, point)[0], np.float64)
+    mode = jax.jit(local.approximate)(law).mode
+    point = local.derivatives_at(law, mode)
+    gradient = np.asarray(local.gradient(law, point), np.float64)
+    curvature = np.asarray(local.curvature(law, point)[0], np.float64)
     newton = np.linalg.solve(curvature + 1 / 12, gradient[..., None])[..., 0]
     assert np.max(np.sum(newton * gradient, axis=-1)) < 1e-2
     assert float(jnp.max(jnp.abs(jnp.sum(mode, axis=-1)))) < 1e-4
@@ -167,10 +166,10 @@ def test_one_step_leaves_exact_draws_exact(method: str, seed: int) -> None:
 def test_proposals_are_what_their_density_says(k: int, getkey: Key) -> None:
     """The mean of p / q is the integral of p: known by quadrature. False alarms: 1e-6."""
     law = law_of(k, 1)
-    fitted = laplace.approximate(law)
-    ratios = laplace.draw(getkey(), fitted, (20_000,))
+    fitted = local.approximate(law)
+    ratios = local.draw_proposals(getkey(), fitted, (20_000,))
     assert float(jnp.max(jnp.abs(jnp.sum(ratios, axis=-1)))) < 1e-4
-    log_w = laplace.log_weights(law, fitted, ratios) + laplace.log_constant(law)
+    log_w = local.log_weights(law, fitted, ratios) + local.log_constant(law)
     w = np.exp(np.asarray(log_w, np.float64)[:, 0])
     exact = integral(law)
     error = w.std() / np.sqrt(w.size)
@@ -233,7 +232,7 @@ def test_an_exchange_leaves_exact_draws_exact(seed: int) -> None:
     ratios = jnp.asarray(np.log(points[rng.choice(len(points), 20_000, p=weights)]), jnp.float32)
 
     def p_values(law: Target) -> tuple[float, dict[int, float]]:
-        log_density = partial(laplace.log_density, law)
+        log_density = partial(local.log_posterior, law)
         start = local._point(log_density, ratios)
         moved = local._exchange(jax.random.key(seed), log_density, start).position
         theta = np.asarray(jax.nn.softmax(moved), np.float64)

@@ -9,8 +9,8 @@ from scipy import special, stats
 from support import statistics_checks as checks
 from support import tiny_sam
 
-from simplex_jax._src.models.sam import local, model, sparse
-from simplex_jax._src.models.sam import step as sam_step
+from simplex_jax._src.models.sam import joint, local, model
+from simplex_jax._src.models.sam import model as sam_step
 from simplex_jax._src.models.sam.joint import Minibatch
 
 CHAINS = 400
@@ -94,7 +94,7 @@ def joint_draws(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def move(key, topics, theta, vectors, hyper):
     """One step of the proportions, and one of the topics given them, in every copy."""
     whole = np.full((FEW, tiny_sam.V), 1 / np.sqrt(tiny_sam.V))
-    documents = sparse.to_device(sp.csr_array(whole))  # every word in every document
+    documents = joint.to_device(sp.csr_array(whole))  # every word in every document
     ids = jnp.arange(FEW)
 
     def one(key, topics, theta, vectors):
@@ -120,8 +120,8 @@ def move(key, topics, theta, vectors, hyper):
             learn=(),
             shapes=(),
         )
-        state = sam_step.init(key_init, fixed, topics)
-        state, _ = sam_step.update(key_topics, fixed, hyper, state, Minibatch(ids, shares))
+        state = sam_step.init_sampler(key_init, fixed, topics)
+        state, _ = sam_step.update_sampler(key_topics, fixed, hyper, state, Minibatch(ids, shares))
         return state.position, shares[:, 0]
 
     return jax.vmap(one)(jax.random.split(key, COPIES), topics, theta, vectors)

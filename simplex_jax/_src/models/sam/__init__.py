@@ -4,12 +4,11 @@ from typing import Any
 
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.records import Model
-from simplex_jax._src.models.sam import checks, data, fitting, tables
+from simplex_jax._src.models.sam import data, fitting, report
 from simplex_jax._src.models.sam.data import Data, weigh
-from simplex_jax._src.models.sam.fitting import Fit
+from simplex_jax._src.models.sam.fitting import Fit, shards, transform
 from simplex_jax._src.models.sam.model import build
 from simplex_jax._src.models.sam.options import Arguments, Options, settle
-from simplex_jax._src.models.sam.proportions import shards, transform
 from simplex_jax._src.options import takes
 
 MODEL = Fit.MODEL = Model(
@@ -22,10 +21,10 @@ MODEL = Fit.MODEL = Model(
     settle=settle,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
-    warn=checks.warn,
-    judge=checks.judge,
+    warn=fitting.warn,
+    judge=fitting.judge,
     describe=fitting.describe,
-    files=tables.FILES,
+    files=report.FILES,
     infer=fitting.infer,
     score=fitting.score,
     alone="a step of a direction needs the gradients of all documents",

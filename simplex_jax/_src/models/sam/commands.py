@@ -21,11 +21,11 @@ from simplex_jax._src.corpus.vectors import UnitVectors
 from simplex_jax._src.evaluate import matching
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.sam import MODEL, Data, Fit, checks, density, weigh
+from simplex_jax._src.models.sam import MODEL, Data, Fit, density, fitting, weigh
 from simplex_jax._src.models.sam.data import alike, check_directions, check_weighting
 from simplex_jax._src.models.sam.fitting import EVALUATED, as_trained, infer, log_densities
+from simplex_jax._src.models.sam.joint import to_device
 from simplex_jax._src.models.sam.report import strongest
-from simplex_jax._src.models.sam.sparse import to_device
 from simplex_jax._src.models.topics import report
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory as directories
@@ -229,7 +229,7 @@ def evaluate(
             "effective_samples": float(np.median(published.ess)),
         },
     }
-    for warning in checks.effective_warnings(measures["effective_samples"]):
+    for warning in fitting.effective_warnings(measures["effective_samples"]):
         say(f"warning: {warning}")
     click.echo(json.dumps(output.plain(measures), indent=2))
 

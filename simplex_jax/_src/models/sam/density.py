@@ -26,9 +26,9 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments, draws
 from simplex_jax._src.geometry import von_mises_fisher
-from simplex_jax._src.models.sam import laplace, sparse
-from simplex_jax._src.models.sam.laplace import Target
-from simplex_jax._src.models.sam.sparse import UnitDocuments
+from simplex_jax._src.models.sam import joint, local
+from simplex_jax._src.models.sam.joint import UnitDocuments
+from simplex_jax._src.models.sam.local import Target
 
 SAMPLES = 256
 """Number of importance-sampling draws of the proportions of a document."""
@@ -107,7 +107,7 @@ def _estimate(
         raise ValueError(f"topics must be unit rows [K, V]; their shape is {topics.shape}")
     lengths = jnp.linalg.norm(topics, axis=1)
     arguments.require("the lengths of topics", lengths, jnp.abs(lengths - 1) <= 1e-3, "1")
-    sparse.check_words(documents, topics.shape[1])
+    joint.check_words(documents, topics.shape[1])
     fit, ess = _log_means(key, topics, documents, *numbers, samples, method)
     # In float64: log c_V is so large that float32 would lose the fraction of the sum.
     constant = float(von_mises_fisher.log_normaliser(topics.shape[1], numbers[1]))
@@ -127,17 +127,17 @@ def _log_means(
     method: str,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the log of the mean weight and the effective sample size, [D] each."""
-    size, (k, vocabulary) = sparse.size(documents), topics.shape
+    size, (k, vocabulary) = joint.num_documents(documents), topics.shape
     # Draws [samples, documents, K] must not need more memory than dense rows.
-    length = min(sparse.block_size(size, vocabulary), sparse.block_size(size, samples * k))
-    blocks = sparse.blocks(lax.iota(jnp.int32, size), length, size)
+    length = min(joint.block_size(size, vocabulary), joint.block_size(size, samples * k))
+    blocks = joint.blocks_of(lax.iota(jnp.int32, size), length, size)
     shared = jnp.exp(draws.log_dirichlet(key, jnp.full((samples, 1, k), alpha, topics.dtype)))
 
     def block(inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         number, ids = inputs
-        law = laplace.target(topics, sparse.rows(documents, ids, vocabulary), alpha, kappa)
+        law = local.target_of(topics, joint.dense_rows(documents, ids, vocabulary), alpha, kappa)
         if method == "prior":
-            log_w = law.kappa * laplace.cosine(law, shared)
+            log_w = law.kappa * local.cosine(law, shared)
         else:
             log_w = _log_weights(jax.random.fold_in(key, number), law, samples)
         log_sum = jax.nn.logsumexp(log_w, axis=0)
@@ -156,14 +156,14 @@ def _log_weights(key: jax.Array, law: Target, samples: int) -> jax.Array:
     not reveal it.
     """
     key_fitted, key_prior = jax.random.split(key)
-    fitted, constant = laplace.approximate(law), laplace.log_constant(law)
+    fitted, constant = local.approximate(law), local.log_constant(law)
     of_prior = samples // _OF_PRIOR
-    drawn = laplace.draw(key_fitted, fitted, (samples - of_prior,))
+    drawn = local.draw_proposals(key_fitted, fitted, (samples - of_prior,))
     of_document = jnp.full_like(law.cosines, law.alpha)
     log_theta = draws.log_dirichlet(key_prior, of_document, (of_prior, law.cosines.shape[0]))
     ratios = jnp.concatenate([drawn, log_theta - jnp.mean(log_theta, axis=-1, keepdims=True)])
-    log_fitted = laplace.log_proposal(fitted, ratios)
-    log_prior = laplace.log_density(law._replace(kappa=jnp.zeros_like(law.kappa)), ratios)
+    log_fitted = local.log_proposal(fitted, ratios)
+    log_prior = local.log_posterior(law._replace(kappa=jnp.zeros_like(law.kappa)), ratios)
     share = jnp.asarray(of_prior / samples, ratios.dtype)
     log_q = jnp.logaddexp(jnp.log1p(-share) + log_fitted, jnp.log(share) + constant + log_prior)
-    return laplace.log_density(law, ratios) + constant - log_q
+    return local.log_posterior(law, ratios) + constant - log_q

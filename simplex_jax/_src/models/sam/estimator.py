@@ -14,8 +14,8 @@ from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models import sam
 from simplex_jax._src.models.sam import density
 from simplex_jax._src.models.sam.data import everyone
+from simplex_jax._src.models.sam.joint import to_device
 from simplex_jax._src.models.sam.options import Options
-from simplex_jax._src.models.sam.sparse import to_device
 
 
 class _Documents(NamedTuple):

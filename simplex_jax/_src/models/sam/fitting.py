@@ -1,30 +1,279 @@
 """Fits of the spherical admixture model: preparation and summary of a run."""
 
 import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
+from jax.typing import ArrayLike
 
-from simplex_jax._src import base
+from simplex_jax._src import arguments, base
 from simplex_jax._src.base import Kernel, State
 from simplex_jax._src.batches import Stream
+from simplex_jax._src.corpus import vectors as unit
+from simplex_jax._src.corpus.vectors import UnitVectors
 from simplex_jax._src.evaluate import alignment, matching
 from simplex_jax._src.evaluate.coherence import coherence
+from simplex_jax._src.evaluate.diagnostics import few_samples, finite
 from simplex_jax._src.evaluate.fits import Topics
-from simplex_jax._src.models import pipeline
+from simplex_jax._src.evaluate.matching import cosine
+from simplex_jax._src.models import heldout, pipeline, verdict
+from simplex_jax._src.models.heldout import HeldOut, mean, measured
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.sam import density, model, posterior, proportions, step, variational
+from simplex_jax._src.models.sam import density, joint, local, model, variational
 from simplex_jax._src.models.sam.data import Data, alike, check_directions
+from simplex_jax._src.models.sam.joint import to_device
 from simplex_jax._src.models.sam.options import Options, hyperparameters, learned, local_step
-from simplex_jax._src.models.sam.sparse import to_device
 from simplex_jax._src.models.topics import report
+from simplex_jax._src.models.topics.report import INTERVAL, interval_kinds
+from simplex_jax._src.report.display import counted
 from simplex_jax._src.report.examples import representative
-from simplex_jax._src.runtime import devices, session
+from simplex_jax._src.runtime import devices, gathering, session
+from simplex_jax._src.runtime.equilibrium import energy_warnings
+from simplex_jax._src.runtime.gathering import Gathered, Kept, Posterior
+from simplex_jax._src.runtime.hooks import Event
+from simplex_jax._src.runtime.moments import Moments
 from simplex_jax._src.runtime.sample_files import Folder
-from simplex_jax._src.runtime.session import Run
+from simplex_jax._src.runtime.session import Records, Run
+from simplex_jax._src.runtime.windows import window_of
+
+# Topic proportions of any number of documents given topics, in bounded memory.
+
+SHARD = 1_024
+_SAMPLES, _BURN_IN = 256, 4
+_STREAM = 0x7370  # keeps the random numbers apart from those of a fit with the same seed
+
+
+def transform(
+    topics: ArrayLike,
+    documents: UnitVectors | sp.csr_array,
+    *,
+    alpha: float,
+    kappa1: float,
+    seed: int = 0,
+    samples: int = _SAMPLES,
+    shard: int = SHARD,
+) -> np.ndarray:
+    """Return the topic proportions of documents.
+
+    They are the posterior means of each document's proportions given the topics, over steps of the
+    method "hmc" of `models.sam.local`.
+
+    Args:
+        topics: Directions [K, V], of any length but 0, e.g. `Fit.topics`.
+        documents: Unit vectors [D, V].
+        alpha: Concentration of topic proportions, per topic, e.g. `Fit.alpha`.
+        kappa1: Concentration of the documents, e.g. `Fit.kappa1`.
+        seed: Seed of the draws.
+        samples: Samples per document.
+        shard: Number of documents processed together.
+
+    Returns:
+        Proportions, float32 [D, K]; rows sum to 1.
+
+    Raises:
+        ValueError: An argument is out of range, a document is not a unit vector, or documents and
+            topics differ in their number of words.
+
+    Example:
+        >>> import numpy as np
+        >>> from simplex_jax._src.models import sam
+        >>> shares = sam.transform(
+        ...     np.eye(2, 3), sp.csr_array([[1.0, 0.0, 0.0]]), alpha=0.5, kappa1=50.0)
+        >>> bool(shares[0, 0] > 0.8), shares.shape
+        (True, (1, 2))
+    """
+    options: dict[str, Any] = {"seed": seed, "samples": samples, "shard": shard}
+    return np.concatenate([*shards(topics, documents, alpha=alpha, kappa1=kappa1, **options)])
+
+
+def shards(
+    topics: ArrayLike,
+    documents: UnitVectors | sp.csr_array,
+    *,
+    alpha: float,
+    kappa1: float,
+    seed: int = 0,
+    samples: int = _SAMPLES,
+    shard: int = SHARD,
+) -> Iterator[np.ndarray]:
+    """Yield the proportions of documents as `transform` computes them, shard by shard.
+
+    Arguments as for `transform`, which raises the same errors.
+
+    Yields:
+        The proportions of the next documents, float32 [n, K].
+    """
+    shard = arguments.at_least("shard", shard, 1)
+    samples = arguments.at_least("samples", samples, 1)
+    for name, value in (("alpha", alpha), ("kappa1", kappa1)):
+        if not 0 < value < np.inf:
+            raise ValueError(f"{name} must be finite and positive; it is {value}")
+    directions = as_directions(topics)
+    if not isinstance(documents, UnitVectors):
+        documents = unit.from_array(documents)
+    table = documents.values
+    if table.shape[1] != directions.shape[1]:
+        raise ValueError(
+            f"the documents have {table.shape[1]} words and the topics {directions.shape[1]}: "
+            "give documents over the vocabulary of the topics"
+        )
+    key = jax.random.fold_in(jax.random.key(arguments.seed(seed)), _STREAM)
+    width = min(shard, table.shape[0])
+
+    def work() -> Iterator[np.ndarray]:
+        for number, first in enumerate(range(0, table.shape[0], shard)):
+            part = table[first : first + shard]
+            law = law_of(directions, part, alpha, kappa1, width)
+            shares = means(jax.random.fold_in(key, number), law, _BURN_IN, samples)
+            yield np.asarray(shares[: part.shape[0]])
+
+    return work()
+
+
+def as_directions(topics: ArrayLike) -> np.ndarray:
+    """Return topics as unit rows, float32 [K, V], or raise a ValueError."""
+    array = np.asarray(topics, np.float64)
+    if array.ndim != 2 or not array.size:
+        raise ValueError(f"topics must be numbers [K, V]; their shape is {array.shape}")
+    lengths = np.linalg.norm(array, axis=1)
+    if not ((lengths > 0) & np.isfinite(lengths)).all():
+        raise ValueError("topics must have rows that are finite and not zero")
+    return (array / lengths[:, None]).astype(np.float32)
+
+
+def law_of(
+    topics: np.ndarray, table: sp.csr_array, alpha: float, kappa1: float, width: int
+) -> local.Target:
+    """Return the posterior of the proportions of documents, padded to `width` of them.
+
+    It needs only the K cosines of a document with the topics, whose cost is that of its nonzeros.
+    """
+    cosines = np.zeros((width, len(topics)), np.float32)
+    cosines[: table.shape[0]] = table @ topics.T
+    gram = topics @ topics.T
+    return local.Target(
+        jnp.asarray(cosines), jnp.asarray(gram), jnp.float32(alpha), jnp.float32(kappa1)
+    )
+
+
+means = jax.jit(local.mean_shares)
+
+
+# Hooks of a run: moments, traces, thinned samples, held-out documents, and records.
+
+CONCENTRATIONS = ("alpha", "sigma", "kappa1")
+_SAMPLED, _SAMPLED_BURN_IN = 512, 8
+
+
+def gather_moments(
+    settings: Options, table: sp.csr_array, key: jax.Array, heldout: bool
+) -> Posterior:
+    """Return the hook that gathers moments and traces.
+
+    The mean share of each topic is computed from up to 512 documents, evenly spaced, whose
+    proportions are drawn with `key` given the topics of the sample. The moments are those of
+    "topics" [C, K, V], "prevalence" [C, K] and the concentrations [C].
+    """
+    chains, num_topics = settings.chains, settings.num_topics
+    rows = np.unique(np.linspace(0, table.shape[0] - 1, _SAMPLED).round().astype(int))
+    some = table[rows]
+    traces: dict[str, tuple[int, ...]] = {"prevalence": (chains, num_topics)}
+    traces |= dict.fromkeys(CONCENTRATIONS, (chains,))
+    if heldout:
+        traces["log_perplexity"] = (chains,)
+
+    def make() -> Gathered:
+        moments = {name: Moments((chains,)) for name in CONCENTRATIONS}
+        moments["topics"] = Moments((chains, num_topics, table.shape[1]))
+        moments["prevalence"] = Moments((chains, num_topics))
+        return Gathered(moments, traces)
+
+    def sample(event: Event) -> gathering.Sample:
+        state = read_samples(event, chains)
+        at = jax.random.fold_in(key, event.step)
+        parts = zip(state["topics"], state["alpha"], state["kappa1"], strict=True)
+        laws = [law_of(b, some, alpha, kappa1, len(rows)) for b, alpha, kappa1 in parts]
+        drawn = [
+            means(jax.random.fold_in(at, i), law, _SAMPLED_BURN_IN, 1) for i, law in enumerate(laws)
+        ]
+        shares = np.stack([np.asarray(one).mean(axis=0) for one in drawn])
+        scalars = {name: state[name] for name in CONCENTRATIONS}
+        both = {"prevalence": shares} | scalars
+        return gathering.Sample({"topics": state["topics"]} | both, {}, both)
+
+    def evaluated(event: Event) -> dict[str, np.ndarray]:
+        return {"log_perplexity": measured(event, "log_perplexity", chains)} if heldout else {}
+
+    return Posterior(sample, make, window_of(settings), evaluated)
+
+
+def read_samples(event: Event, chains: int) -> dict[str, np.ndarray]:
+    """Return topics [C, K, V] and concentrations [C] of an event."""
+    names = {"topics": "position"} | {name: name for name in CONCENTRATIONS}
+    arrays = {name: np.asarray(getattr(event.state, field)) for name, field in names.items()}
+    return arrays if chains > 1 else {name: array[None] for name, array in arrays.items()}
+
+
+def keep_samples(settings: Options, folder: Folder | None) -> Kept:
+    """Return the hook that keeps thinned samples, in a directory or in memory."""
+    assert settings.keep_samples is not None  # settled
+    return Kept(
+        lambda event: read_samples(event, settings.chains),
+        settings.keep_samples,
+        window_of(settings),
+        folder,
+    )
+
+
+def measure_heldout(table: sp.csr_array, key: jax.Array, settings: Options) -> HeldOut:
+    """Return the hook that estimates log-perplexities of held-out unit vectors [H, V].
+
+    Its metrics include `heldout_ess`, the median over documents of the effective sample size of the
+    estimates.
+    """
+    documents = joint.to_device(table)
+
+    def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
+        state, key_event = read_samples(event, settings.chains), jax.random.fold_in(key, event.step)
+        estimates = [
+            density.importance(
+                jax.random.fold_in(key_event, chain),
+                state["topics"][chain],
+                documents,
+                float(state["alpha"][chain]),
+                float(state["kappa1"][chain]),
+            )
+            for chain in range(settings.chains)
+        ]
+        ess = float(np.mean([np.median(estimate.ess) for estimate in estimates]))
+        return [estimate.log_p for estimate in estimates], {"heldout_ess": ess}
+
+    def value(log_p: list[np.ndarray]) -> float:
+        return -mean(log_p)
+
+    size, chains = table.shape[0], settings.chains
+    return HeldOut("log_perplexity", size, measure, value, chains, window_of(settings))
+
+
+def record_evaluations(settings: Options, documents: int) -> Records:
+    """Return the hook that records evaluations: throughput, energy, noise, acceptance rates."""
+
+    def measure(event: Event, passes: float) -> Mapping[str, float]:
+        info = event.info.sampler._asdict()
+        rate = round(passes * documents / max(event.seconds, 1e-9))
+        measures: dict[str, float] = {"documents_per_second": rate}
+        for name in ("kinetic", "thermostat", "gradient_noise", "step_size", "acceptance"):
+            if (value := info.get(name)) is not None:
+                measures[name] = float(np.mean(value))
+        measures["local_acceptance"] = float(np.mean(event.info.local_acceptance))
+        return measures | {"fit": float(np.mean(event.info.fit))}
+
+    return Records(documents, settings.batch_size or documents, measure)
+
 
 EVALUATED = 1_000
 """Draws of the proportions of each document with which its density is estimated."""
@@ -135,10 +384,10 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     if plan.heldout is not None:
         data = check_directions(as_trained(plan.heldout, plan, "heldout"), "heldout")
         heldout = data.vectors.values
-        measures["evaluation"] = posterior.held_out(heldout, key_evaluate, settings)
-    measures["posterior"] = posterior.gather(settings, table, key_gather, bool(measures))
-    measures["kept"] = posterior.keep(settings, folder)
-    measures["records"] = posterior.records(settings, table.shape[0])
+        measures["evaluation"] = measure_heldout(heldout, key_evaluate, settings)
+    measures["posterior"] = gather_moments(settings, table, key_gather, bool(measures))
+    measures["kept"] = keep_samples(settings, folder)
+    measures["records"] = record_evaluations(settings, table.shape[0])
     kernel, stream, start = _build(key_init, table, settings)
     return Run(
         key=key_run, kernel=kernel, state=start, feed=lambda first_step: stream, measures=measures
@@ -160,7 +409,7 @@ def _build(key: jax.Array, table: sp.csr_array, settings: Options) -> tuple[Kern
     )
     hyper, documents = hyperparameters(table, settings), to_device(table)
     # In double precision, as the friction is.
-    inertia = step.damped_inertia(settings.friction) if settings.sampler == "gsgnht" else None
+    inertia = model.damped_inertia(settings.friction) if settings.sampler == "gsgnht" else None
     kernel, stream = model.build(
         documents,
         (settings.num_topics, table.shape[1]),
@@ -200,15 +449,15 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     length = np.linalg.norm(mean.astype(np.float64), axis=1)
     prevalence, prevalence_sd = moments["prevalence"].pooled(order, shared)
     concentrations: dict[str, Any] = {}
-    for name in posterior.CONCENTRATIONS:
+    for name in CONCENTRATIONS:
         value, spread = (float(x) for x in moments[name].pooled())
         sampled = name in learned(settings)
         concentrations[name] = value if sampled else getattr(settings, name)
         concentrations[f"{name}_sd"] = spread if sampled else 0.0
-    directions = proportions.as_directions(mean)
+    directions = as_directions(mean)
     documents = as_trained(plan.data, plan)
     vectors = documents.vectors
-    shares = proportions.transform(
+    shares = transform(
         directions,
         vectors,
         alpha=concentrations["alpha"],
@@ -264,7 +513,7 @@ def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
     documents = alike(data, fitted.vocabulary, fitted.idf, fitted.weighting)
     if not documents.rows.size:
         return documents.everyone(np.zeros((0, len(fitted.topics)), np.float32))
-    shares = proportions.transform(
+    shares = transform(
         fitted.topics, documents.vectors, alpha=fitted.alpha, kappa1=fitted.kappa1, seed=seed
     )
     return documents.everyone(shares)
@@ -289,3 +538,106 @@ def log_densities(
         fitted.kappa1,
         samples,
     )
+
+
+# Warnings about a fitted spherical admixture model, and the verdict on it.
+
+_LEAST_EFFECTIVE = 10
+_LEAST_ACCEPTED = 0.3
+_LEAST_LENGTH = 0.3  # below this the samples of a topic have no common direction
+_ALIKE = 0.95  # two topics with a cosine above this are nearly the same
+
+
+def topic_warnings(
+    metrics: Sequence[Mapping[str, float | None]],
+    mean: ArrayLike,
+    length: ArrayLike,
+) -> list[str]:
+    """Look for unreliable log-perplexities, and for topics that are alike or have not settled.
+
+    The metrics are the evaluations in order, with `log_perplexity` and `heldout_ess` where
+    measured; topics have mean directions [K, V] and mean resultant lengths [K]. Return one sentence
+    for each finding.
+    """
+    values = [v for record in metrics if (v := record.get("log_perplexity")) is not None]
+    sentences = []
+    if values and not np.isfinite(values).all():
+        sentences.append("A held-out log-perplexity is not finite: the run has failed.")
+    elif len(values) > 1 and values[-1] >= values[0] + heldout.noise(values):
+        sentences.append(
+            f"The held-out log-perplexity did not fall: {values[0]:,.1f} at first, "
+            f"{values[-1]:,.1f} at the end."
+        )
+    half = metrics[len(metrics) // 2 :]
+    sizes = [v for record in half if finite(v := record.get("heldout_ess"))]
+    if sizes:
+        sentences += effective_warnings(float(np.mean(sizes)))
+    lengths = np.asarray(length, np.float64)
+    sentences += [
+        f"The samples of topic {topic} have no common direction (length {lengths[topic]:.2f}): it "
+        "has not settled, or nothing in the documents holds it."
+        for topic in np.flatnonzero(lengths < _LEAST_LENGTH)[:10]
+    ]
+    alike = np.triu(cosine(mean, mean), k=1)
+    for first, second in np.argwhere(alike > _ALIKE)[:10]:
+        sentences.append(
+            f"Topics {first} and {second} are nearly the same "
+            f"(cosine {alike[first, second]:.2f}): fewer topics may do."
+        )
+    return sentences
+
+
+def effective_warnings(effective: float) -> list[str]:
+    """Check the median effective sample size of the estimates of held-out densities."""
+    if effective >= _LEAST_EFFECTIVE:
+        return []
+    return [
+        f"The held-out log-perplexity is not an estimate: a density is worth {effective:.1f} "
+        "effective draws of the shares of its document. Few draws make it "
+        "too high: it is not to be compared."
+    ]
+
+
+def _move_warnings(fitted: Fit) -> list[str]:
+    """Look for shares of documents that hardly move, which is normal for "gmc"."""
+    half = fitted.metrics[len(fitted.metrics) // 2 :]
+    accepted = [v for record in half if finite(v := record.get("local_acceptance"))]
+    if fitted.settings.local != "hmc" or not accepted or np.mean(accepted) >= _LEAST_ACCEPTED:
+        return []
+    # Below 1 the posterior of the shares has modes that Laplace's approximation misses.
+    remedy = "Give a larger alpha, or fewer topics"
+    if fitted.alpha >= 1:
+        remedy = "Draw them with --local laplace (local='laplace')"
+    return [
+        f"Only {np.mean(accepted):.0%} of the moves of documents' shares were accepted: the shares "
+        f"of many may not have moved at all. {remedy}."
+    ]
+
+
+def warn(fitted: Fit) -> list[str]:
+    """Return what is wrong with a fit or its data, and what to do, one sentence each."""
+    friction, step_size = fitted.settings.friction, fitted.settings.step_size
+    assert step_size is not None  # settled
+    sentences = energy_warnings(fitted.metrics, friction and friction * step_size)
+    sentences += topic_warnings(fitted.metrics, fitted.topics, fitted.length)
+    sentences += _move_warnings(fitted)
+    sentences += few_samples(fitted.num_samples)
+    if excluded := fitted.excluded:
+        shown = ", ".join(excluded[:5]) + (", ..." if len(excluded) > 5 else "")
+        sentences.append(
+            "Left out, with equal shares of all topics, for want of a word that has a weight: "
+            f"{counted(len(excluded), 'document')} ({shown}; summary.json names all)."
+        )
+    return sentences
+
+
+def judge(fitted: Fit, longer: str) -> list[str]:
+    """Return the verdict, given the command or call of a longer run; see `Results.verdict`."""
+    kinds = interval_kinds(fitted, fitted.prevalence_range)
+    sentences = [
+        verdict.predictions(fitted, "log_perplexity", logarithmic=True),
+        verdict.topics(fitted, kinds == INTERVAL, fitted.prevalence_range),
+    ]
+    if verdict.SETTLED not in sentences[0] or (kinds != INTERVAL).any():
+        sentences += verdict.improvement(verdict.MORE_TOPICS, longer)
+    return sentences

@@ -6,6 +6,7 @@ proportions theta_d ~ Dirichlet(alpha) and is v_d ~ vMF(b / |b|, kappa_1), b = s
 entries mark words that a topic says are absent.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Mapping
@@ -18,13 +19,183 @@ from simplex_jax._src import arguments, schedules
 from simplex_jax._src.base import Kernel, bind
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.draws.keys import by_native_code
-from simplex_jax._src.models.sam import concentrations, local, sparse, step
-from simplex_jax._src.models.sam.concentrations import LEARN, Evidence
-from simplex_jax._src.models.sam.joint import Hyperparameters, Minibatch, hyperparameters
+from simplex_jax._src.estimators import Estimator, no_memory
+from simplex_jax._src.geometry import manifolds
+from simplex_jax._src.models.sam import joint, local
+from simplex_jax._src.models.sam.joint import (
+    LEARN,
+    Evidence,
+    Hyperparameters,
+    Minibatch,
+    UnitDocuments,
+    hyperparameters,
+)
 from simplex_jax._src.models.sam.local import Local
-from simplex_jax._src.models.sam.sparse import UnitDocuments
-from simplex_jax._src.models.sam.step import SAMPLERS, Model
+from simplex_jax._src.samplers import gmc, gsgnht, sggmc
 from simplex_jax._src.schedules import StepSize
+
+# The global step of the spherical admixture model: topics given the proportions of a batch.
+
+SAMPLERS = ("sggmc", "gsgnht", "gmc-bgibbs")
+
+# h C, the damping of a step.
+_DAMPING = 0.5
+
+# Maximum share of the injected noise that the gradient noise may replace.
+_SHARE = 0.9
+
+_STATIC = {"static": True}
+
+SPHERE = manifolds.sphere()
+
+
+class Settings(NamedTuple):
+    """Settings of the sampler of the topics: step size h, friction C and steps per update."""
+
+    step_size: StepSize
+    friction: float | jax.Array
+    inner_steps: int
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """The model and its sampler options, arrays or static; see `build`."""
+
+    documents: UnitDocuments
+    hyper: Hyperparameters
+    step_size: StepSize
+    friction: float | jax.Array
+    inertia: float | jax.Array  # of the thermostat
+    sampler: str = dataclasses.field(metadata=_STATIC)
+    shape: tuple[int, int] = dataclasses.field(metadata=_STATIC)
+    batch_size: int = dataclasses.field(metadata=_STATIC)
+    local_step: Local = dataclasses.field(metadata=_STATIC)
+    inner_steps: int = dataclasses.field(metadata=_STATIC)
+    noise_estimate: bool = dataclasses.field(metadata=_STATIC)
+    learn: tuple[str, ...] = dataclasses.field(metadata=_STATIC)
+    shapes: tuple[float, ...] = dataclasses.field(metadata=_STATIC)  # of the priors of these
+
+    @property
+    def full(self) -> bool:
+        """True if a batch has all documents."""
+        return self.batch_size == joint.num_documents(self.documents)
+
+
+def damped_inertia(friction: Any) -> Any:
+    """Return the inertia of a critically damped thermostat, 2 / C^2.
+
+    A thermostat as slow as that of the paper would not move within a run.
+    """
+    return 2 / friction**2
+
+
+def is_metropolis(sampler: str) -> bool:
+    """Return whether a sampler has a Metropolis test, which needs all documents."""
+    return sampler.startswith("gmc")
+
+
+def init_sampler(key: jax.Array, model: Model, position: jax.Array) -> Any:
+    """Start the sampler of the topics."""
+    if is_metropolis(model.sampler):
+        change = bind(_change, model.documents, model.hyper)
+        return gmc.init(key, position, log_density=change, manifold=SPHERE, needs_batch=True)
+    options = {"manifold": SPHERE, "friction": model.friction}
+    return _module(model).init(key, position, estimator=_estimator(model, model.hyper), **options)
+
+
+def update_sampler(
+    key: jax.Array, model: Model, hyper: Hyperparameters, state: Any, batch: Minibatch
+) -> tuple[Any, Any]:
+    """Move the topics given the proportions of the documents of a batch."""
+    options: dict[str, Any] = {"manifold": SPHERE, "step_size": model.step_size}
+    options |= {"num_steps": model.inner_steps}
+    if is_metropolis(model.sampler):
+        change = bind(_change, model.documents, hyper)
+        seen = batch, state.position
+        return gmc.update(key, state, seen, log_density=change, needs_batch=True, **options)
+    options |= {"estimator": _estimator(model, hyper), "friction": model.friction}
+    if model.sampler == "gsgnht":
+        options["inertia"] = model.inertia
+    if model.noise_estimate and not model.full:
+        most = 2 * model.friction / schedules.evaluate(model.step_size, state.step)
+        options["noise_estimate"] = bind(_variance, model.documents, hyper, _SHARE * most)
+    return _module(model).update(key, state, batch, **options)
+
+
+def _module(model: Model) -> Any:
+    return sggmc if model.sampler == "sggmc" else gsgnht
+
+
+def _change(
+    documents: UnitDocuments,
+    hyper: Hyperparameters,
+    topics: jax.Array,
+    seen: tuple[Minibatch, jax.Array],
+) -> jax.Array:
+    """Return the log joint density relative to the start of the trajectory."""
+    batch, reference = seen
+    return joint.log_change(topics, documents, reference, batch, hyper)
+
+
+def _estimator(model: Model, hyper: Hyperparameters) -> Estimator:
+    return Estimator(no_memory, bind(_estimate, model.documents, hyper))
+
+
+def _estimate(
+    documents: UnitDocuments,
+    hyper: Hyperparameters,
+    key: jax.Array,
+    memory: tuple,
+    topics: jax.Array,
+    batch: Minibatch,
+) -> tuple[jax.Array, tuple]:
+    del key
+    return joint.gradient(documents, topics, batch, hyper), memory
+
+
+def _variance(
+    documents: UnitDocuments,
+    hyper: Hyperparameters,
+    most: jax.Array,
+    topics: jax.Array,
+    batch: Minibatch,
+) -> jax.Array:
+    """Return the variance of the gradient, at most the noise it is subtracted from."""
+    variance = joint.gradient_variance(documents, topics, batch, hyper)
+    return jnp.minimum(variance, most.astype(variance.dtype))
+
+
+def default_settings(
+    sampler: str, documents: int, shape: tuple[int, int], hyper: Hyperparameters, batch_size: int
+) -> Settings:
+    r"""Return the default settings.
+
+    They follow from two scales. Topics that documents share evenly, and that fit with a cosine of a
+    half, have the curvature
+
+    .. math:: \lambda = \sigma + \tfrac 12 \kappa_1 D / K,
+
+    and a hundred times that in some directions if their sum nearly cancels, as in the posterior of
+    concentrated documents: :math:`h = 0.1 / \sqrt\lambda` is stable there, too. The gradient
+    estimate from B documents has a variance of about
+
+    .. math:: \nu = \frac{\kappa_1^2 D (D - B)}{B K V}
+
+    per coordinate, or several times that. h is reduced until :math:`h \nu \le 0.05\, C` at
+    :math:`C = 0.5 / h`; more friction has a bias of its own (see `samplers.sggmc`).
+    """
+    k, v = shape
+    kappa = float(hyper.kappa1)
+    step = 0.1 / math.sqrt(float(hyper.sigma) + 0.5 * kappa * documents / k)
+    if is_metropolis(sampler):
+        # The error of a trajectory grows as the root of the dimension and the square of the step.
+        return Settings(step * min(1, 7 * (k * v) ** -0.25), 1.0, 10)
+    if batch_size < documents:
+        variance = kappa**2 * documents * (documents - batch_size) / (batch_size * k * v)
+        step = min(step, math.sqrt(0.05 * _DAMPING / variance))
+    return Settings(step, _DAMPING / step, 1)
+
 
 __all__ = [
     "LEARN",
@@ -113,7 +284,7 @@ def build(
         batch_size: Documents in a batch, by default all; for "gmc" samplers always all.
         local_step: Sampler of the proportions, a `local.Local`; see `default_local`.
         inner_steps: Number L of steps per update, by default 1, or 10 for "gmc" samplers.
-        step_size: Step size of the sampler or a schedule; see `step.defaults`.
+        step_size: Step size of the sampler or a schedule; see `default_settings`.
         friction: C of "sggmc" and "gsgnht"; see there.
         inertia: Inertia of the thermostat of "gsgnht", by default 2 / C^2, critical damping; the
             paper uses 1.
@@ -144,21 +315,21 @@ def build(
     """
     arguments.choice("sampler", sampler, SAMPLERS)
     learn = arguments.choices("learn", learn, LEARN)
-    shape = sparse.check_shape(documents, shape)
+    shape = joint.check_shape(documents, shape)
     hyper = prior_of(documents, shape, hyper)
-    size = sparse.size(documents)
+    size = joint.num_documents(documents)
     batch_size = check_batch_size(batch_size, size, sampler)
     local_step = default_local(sampler) if local_step is None else local_step
     local_step.check()
-    if friction is not None and step.is_metropolis(sampler):
+    if friction is not None and is_metropolis(sampler):
         raise ValueError(f"sampler={sampler!r} does not take friction")
     check_noise(sampler, inertia, noise_estimate)
-    default = step.defaults(sampler, size, shape, hyper, batch_size)
+    default = default_settings(sampler, size, shape, hyper, batch_size)
     step_size = default.step_size if step_size is None else step_size
     schedules.check(step_size)
     inner_steps = default.inner_steps if inner_steps is None else inner_steps
     drag = arguments.scalar("friction", default.friction if friction is None else friction)
-    mass = step.damped_inertia(drag) if inertia is None else inertia
+    mass = damped_inertia(drag) if inertia is None else inertia
     model = Model(
         documents=documents,
         hyper=hyper,
@@ -175,7 +346,7 @@ def build(
         shapes=tuple(float((shapes or {}).get(name, 1.0)) for name in learn),
     )
     kernel = Kernel(init=bind(_init, model), update=bind(_update, model))
-    return kernel, sparse.uniform_stream(documents, batch_size)
+    return kernel, joint.uniform_stream(documents, batch_size)
 
 
 def prior_of(
@@ -183,7 +354,7 @@ def prior_of(
 ) -> Hyperparameters:
     """Return hyperparameters, checked; None means those of the paper."""
     if hyper is None:
-        return hyperparameters(sparse.mean_direction(documents, shape[1]))
+        return hyperparameters(joint.mean_direction(documents, shape[1]))
     if hyper.mean.shape != shape[1:]:
         raise ValueError(f"hyper.mean must have {shape[1]} entries, not {hyper.mean.shape}")
     return hyper
@@ -194,7 +365,7 @@ def start(key: jax.Array, hyper: Hyperparameters, topics: int) -> jax.Array:
     """Return random initial topics [K, V], at angles of about 45 degrees to m."""
     v = hyper.mean.shape[0]
     drawn = jax.random.normal(key, (topics, v), hyper.mean.dtype) / math.sqrt(v)
-    return step.SPHERE.retract(drawn + hyper.mean)
+    return SPHERE.retract(drawn + hyper.mean)
 
 
 def default_local(sampler: str) -> Local:
@@ -212,7 +383,7 @@ def check_batch_size(batch_size: int | None, documents: int, sampler: str) -> in
         return documents
     if arguments.at_least("batch_size", batch_size, 1) > documents:
         raise ValueError(f"batch_size must be between 1 and {documents}; it is {batch_size}")
-    if step.is_metropolis(sampler) and batch_size != documents:
+    if is_metropolis(sampler) and batch_size != documents:
         raise ValueError(
             f"{sampler} has a Metropolis test over all {documents} documents: leave batch_size out"
         )
@@ -223,16 +394,16 @@ def check_noise(sampler: str, inertia: float | None, noise_estimate: bool) -> No
     """Raise a ValueError if the sampler does not use these options."""
     if inertia is not None and sampler != "gsgnht":
         raise ValueError(f"inertia is for gsgnht; {sampler} has no thermostat: leave it out")
-    if not noise_estimate and step.is_metropolis(sampler):
+    if not noise_estimate and is_metropolis(sampler):
         raise ValueError(f"noise_estimate is for sggmc and gsgnht, not {sampler}: leave it out")
 
 
 def _init(model: Model, key: jax.Array, position: jax.Array) -> State:
     if jnp.shape(position) != model.shape:
         raise ValueError(f"position must be topics {model.shape}; it has {jnp.shape(position)}")
-    inner = step.init(key, model, position)
+    inner = init_sampler(key, model, position)
     dtype = inner.position.dtype
-    ratios = (sparse.size(model.documents) if model.full else 0, model.shape[0])
+    ratios = (joint.num_documents(model.documents) if model.full else 0, model.shape[0])
     return State(
         position=inner.position,
         step=inner.step,
@@ -254,15 +425,15 @@ def _update(model: Model, key: jax.Array, state: State, ids: jax.Array) -> tuple
     )
     evidence = state.evidence
     if model.learn:
-        size = sparse.size(model.documents)
+        size = joint.num_documents(model.documents)
         share = ids.shape[0] / size
-        evidence = concentrations.follow(evidence, drawn.evidence, state.step, share)
-        hyper = concentrations.draw(
+        evidence = joint.follow(evidence, drawn.evidence, state.step, share)
+        hyper = joint.draw_concentrations(
             key_learn, hyper, model.hyper, state.position, evidence, size, model.learn, model.shapes
         )
     inner = state.sampler._replace(position=state.position, step=state.step)
     batch = Minibatch(ids, jax.nn.softmax(drawn.ratios))
-    inner, info = step.update(key_topics, model, hyper, inner, batch)
+    inner, info = update_sampler(key_topics, model, hyper, inner, batch)
     return State(
         position=inner.position,
         step=inner.step,

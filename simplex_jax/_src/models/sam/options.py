@@ -15,9 +15,9 @@ from simplex_jax._src.models.options import (
     number_kept,
 )
 from simplex_jax._src.models.pipeline import Session
-from simplex_jax._src.models.sam import joint, model, sparse, step
-from simplex_jax._src.models.sam.concentrations import LEARN
+from simplex_jax._src.models.sam import joint, model
 from simplex_jax._src.models.sam.data import Data
+from simplex_jax._src.models.sam.joint import LEARN
 from simplex_jax._src.models.sam.local import Local
 from simplex_jax._src.models.sam.variational import STARTS
 from simplex_jax._src.options import option, options
@@ -122,7 +122,7 @@ class Options(RunOptions):
     )
 
     def __post_init__(self) -> None:
-        if self.friction is not None and step.is_metropolis(self.sampler):
+        if self.friction is not None and model.is_metropolis(self.sampler):
             raise ValueError(f"sampler={self.sampler!r} does not take friction")
         check_priors(self, *LEARN)
 
@@ -151,7 +151,7 @@ def settle(data: Data, heldout: Data | None, options: Options) -> Options:
     }
     settled = dataclasses.replace(options, batch_size=batch_size, **filled)
     hyper, shape = hyperparameters(table, settled), (options.num_topics, words)
-    default = step.defaults(options.sampler, documents, shape, hyper, batch_size)
+    default = model.default_settings(options.sampler, documents, shape, hyper, batch_size)
     per_pass = -(-documents // batch_size)
     every = min(_EVALUATED * per_pass, max(1, _VISITED // batch_size))
     length = session.length(
@@ -161,7 +161,7 @@ def settle(data: Data, heldout: Data | None, options: Options) -> Options:
     return dataclasses.replace(
         settled,
         step_size=schedules.constant("step_size", options.step_size or default.step_size),
-        friction=None if step.is_metropolis(options.sampler) else friction,
+        friction=None if model.is_metropolis(options.sampler) else friction,
         inner_steps=options.inner_steps or default.inner_steps,
         passes=None,
         keep_samples=number_kept(options.keep_samples, options.chains, *shape),
@@ -181,7 +181,7 @@ def hyperparameters(table: sp.csr_array, settings: Options) -> joint.Hyperparame
     """
     total = np.asarray(table.sum(axis=0), np.float64).ravel()
     length = np.linalg.norm(total)
-    if not length > sparse.ROUNDING * table.shape[0]:
+    if not length > joint.ROUNDING * table.shape[0]:
         raise ValueError(
             "the documents sum to zero and have no mean direction, which the topics have a prior "
             "about: leave out those that are the opposites of others"
