@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from simplex_jax._src.corpus import Corpus, CorpusError, from_counts
 from simplex_jax._src.corpus.corpus import error_at, printable
 from simplex_jax._src.corpus.encodings import UTF8
-from simplex_jax._src.corpus.formats.table import check_length, long_fields, records
+from simplex_jax._src.corpus.formats.table import of_width, records
 
 _DESCRIPTION = ("I", "T", "N")
 _LENGTHS = {"A": 5, "C": 3, "V": 3}
@@ -39,24 +39,24 @@ def read(path: Path) -> Corpus:
     attributes: dict[int, _Title] = {}
     names: list[str] = []
     votes: list[tuple[int, int, int]] = []  # case, id, line
-    with long_fields():
-        for line, (kind, *fields) in records(path, UTF8, tabs=False):
-            if kind in _LENGTHS:
-                check_length([kind, *fields], _LENGTHS[kind], path, line, tabs=False)
-            if kind == "A":
-                number = _id(fields[0], path, line)
-                if number in attributes:
-                    raise _wrong(path, line, f"attribute {number} is there twice", "leave one out")
-                attributes[number] = _Title(fields[2].strip(), fields[3].strip())
-            elif kind == "C":
-                names.append(fields[0])
-            elif kind == "V":
-                if not names:
-                    raise _wrong(path, line, "a vote before any case", "begin with a C line")
-                votes.append((len(names) - 1, _id(fields[0], path, line), line))
-            elif kind not in _DESCRIPTION:
-                what = f"a line of the kind {printable(kind)!r}"
-                raise _wrong(path, line, what, "lines start with A, C, V, I, T or N and a comma")
+    for record in records(path, UTF8, tabs=False):
+        line, (kind, *fields) = record
+        if kind in _LENGTHS:
+            list(of_width([record], _LENGTHS[kind], path, tabs=False))  # raises if it is not
+        if kind == "A":
+            number = _id(fields[0], path, line)
+            if number in attributes:
+                raise _wrong(path, line, f"attribute {number} is there twice", "leave one out")
+            attributes[number] = _Title(fields[2].strip(), fields[3].strip())
+        elif kind == "C":
+            names.append(fields[0])
+        elif kind == "V":
+            if not names:
+                raise _wrong(path, line, "a vote before any case", "begin with a C line")
+            votes.append((len(names) - 1, _id(fields[0], path, line), line))
+        elif kind not in _DESCRIPTION:
+            what = f"a line of the kind {printable(kind)!r}"
+            raise _wrong(path, line, what, "lines start with A, C, V, I, T or N and a comma")
     if not attributes or not names:
         missing = "case (C line)" if attributes else "attribute (A line)"
         raise error_at(path, f"no {missing} in the file", "is the file complete?")

@@ -349,8 +349,8 @@ def test_marks_are_part_of_words(text, words):
 def test_texts_without_marks_have_the_words_of_the_pattern():
     rng = np.random.default_rng(0)
     for alphabet in ("aB1_ .'", "aé1_ \u2019東", "aé1_ \U0001f600\U00020000"):
-        for text in ("".join(rng.choice(list(alphabet), 200)) for _ in range(50)):
-            assert letters.words(text) == re.findall(letters.PATTERN, text)
+        for line in ("".join(rng.choice(list(alphabet), 200)) for _ in range(50)):
+            assert letters.words(line) == re.findall(letters.PATTERN, line)
 
 
 def test_given_words_are_composed_too(tmp_path):

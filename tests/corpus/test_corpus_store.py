@@ -48,8 +48,8 @@ def test_what_was_written_comes_back(tmp_path_factory, rows, block):
     corpus = from_counts(rows, ["apple", "\ud800", "plum"])
     folder = tmp_path_factory.mktemp("store")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simplex_jax._src.corpus.store.arrays._BLOCK", block)
-        patch.setattr("simplex_jax._src.corpus.store.writing._ROWS", block)
+        patch.setattr("simplex_jax._src.corpus.store._BLOCK", block)
+        patch.setattr("simplex_jax._src.corpus.store._ROWS", block)
         same(store.write(folder / "a", corpus), corpus)
         same(store.open(folder / "a"), corpus)
     again = read(folder / "a")
@@ -134,7 +134,7 @@ def test_a_full_disk_names_the_store(tmp_path, monkeypatch):
     def fill(path, pieces):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(store.writing, "_write_bytes", fill)
+    monkeypatch.setattr(store, "_write_bytes", fill)
     with pytest.raises(OSError, match="No space left") as caught:
         store.write(tmp_path / "x", CORPUS)
     assert caught.value.filename == str(tmp_path / "x")

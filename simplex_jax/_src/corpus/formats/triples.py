@@ -50,13 +50,13 @@ def read(path: Path, reading: Reading) -> Corpus:
     """
     documents, words, counts = [], [], []
     tabs = _has_tabs(path, reading.coding)
-    records = table.records(path, reading.coding, tabs=tabs)
-    first = table.first_record(records, path)
+    lines = table.records(path, reading.coding, tabs=tabs)
+    first = table.first_record(lines, path)
     chosen = _chosen(first, reading, path)
     document, word = first.fields.index(chosen.documents), first.fields.index(chosen.words)
     title = chosen.counts or ""
     count = first.fields.index(title) if title else None
-    for line, fields in table.of_width(records, len(first.fields), path, tabs=tabs):
+    for line, fields in table.of_width(lines, len(first.fields), path, tabs=tabs):
         documents.append(intern(fields[document]))  # a string for each, not for each record
         words.append(intern(fields[word].strip()))
         counts.append(1 if count is None else _count(fields[count], title, path, line))
@@ -117,8 +117,8 @@ def _has_tabs(path: Path, encoding: Encoding) -> bool:
 
 
 def _first(path: Path, encoding: Encoding) -> table.Record:
-    records = table.records(path, encoding, tabs=_has_tabs(path, encoding))
-    return table.first_record(records, path)
+    lines = table.records(path, encoding, tabs=_has_tabs(path, encoding))
+    return table.first_record(lines, path)
 
 
 def _chosen(first: table.Record, reading: Reading, path: Path) -> Triple:

@@ -14,9 +14,10 @@ from simplex_jax._src import corpus as corpora
 from simplex_jax._src.cli import console, counts, options
 from simplex_jax._src.cli.commands import Commands, Other, Transform, load
 from simplex_jax._src.cli.errors import one_line_errors
-from simplex_jax._src.corpus import VectorReading, tfidf
+from simplex_jax._src.corpus import VectorReading
 from simplex_jax._src.corpus.files import as_path
 from simplex_jax._src.corpus.formats import registry
+from simplex_jax._src.corpus.tfidf import IDF, cut
 from simplex_jax._src.corpus.vectors import UnitVectors
 from simplex_jax._src.evaluate import matching
 from simplex_jax._src.models.pipeline import Progress
@@ -67,7 +68,7 @@ WEIGHT_OPTIONS = {
     "idf": click.option(
         "--idf",
         default="log",
-        type=click.Choice(tfidf.IDF),
+        type=click.Choice(IDF),
         help="Weight of a word: log(D / (1 + df)), or scikit-learn's log((1 + D) / (1 + df)) + 1 "
         "(counts).",
     ),
@@ -104,7 +105,7 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Data | UnitVectors:
     else:
         # The vocabulary is cut afterwards, by document frequency for every format.
         corpus = counts.read_every_word(input, reading)
-    corpus = tfidf.cut(corpus, **limits)
+    corpus = cut(corpus, **limits)
     directories.check_words(corpus.vocabulary)
     return weigh(corpus, weighting=reading["idf"])
 
