@@ -14,8 +14,8 @@ import scipy.sparse as sp
 
 from simplex_jax._src.corpus import Corpus, CorpusError, from_counts
 from simplex_jax._src.corpus.corpus import error_at, printable
-from simplex_jax._src.corpus.encodings import UTF8
-from simplex_jax._src.corpus.formats.table import of_width, records
+from simplex_jax._src.corpus.files import UTF8
+from simplex_jax._src.corpus.formats.tables import of_width, records
 
 _DESCRIPTION = ("I", "T", "N")
 _LENGTHS = {"A": 5, "C": 3, "V": 3}

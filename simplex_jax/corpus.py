@@ -13,7 +13,7 @@ from simplex_jax._src.corpus import (
     tokens,
 )
 from simplex_jax._src.corpus.store import open as open_store
-from simplex_jax._src.corpus.tfidf import cut
+from simplex_jax._src.corpus.vectors import cut
 
 __all__ = [
     "Corpus",

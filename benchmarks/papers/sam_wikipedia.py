@@ -17,7 +17,7 @@ import sam_common
 from sam_common import Problem, Published
 
 from simplex_jax._src import corpus
-from simplex_jax._src.corpus import tfidf
+from simplex_jax._src.corpus import vectors
 
 DATA = common.DATA / "wikipedia"
 PUBLISHED = Published(
@@ -65,12 +65,12 @@ def _wikipedia(data: Path) -> tuple[Problem, float]:
         )
         for part in ("train", "test")
     )
-    kept = tfidf.cut(train, max_df=MOST, max_vocabulary=WORDS)
+    kept = vectors.cut(train, max_df=MOST, max_vocabulary=WORDS)
     columns = {word: column for column, word in enumerate(train.vocabulary)}
     chosen = [columns[word] for word in kept.vocabulary]
     test = test._replace(counts=test.counts[:, chosen], vocabulary=kept.vocabulary)
-    weights = tfidf.weights(kept)
-    result = [tfidf.tfidf(part, weights).vectors.values for part in (kept, test)]
+    weights = vectors.idf_weights(kept)
+    result = [vectors.tfidf(part, weights).vectors.values for part in (kept, test)]
     least = float((kept.counts > 0).sum(axis=0).min() / kept.counts.shape[0])
     return sam_common.problem_of(*result, TOPICS, 100, PUBLISHED, **MODEL), least
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from support.cut_runs import Cut
 
-from simplex_jax._src.cli import fit, main
+from simplex_jax._src.cli import main
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.runtime import devices, lock
 

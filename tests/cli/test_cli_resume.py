@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from support.cut_runs import Cut
 from support.paths import TESTS
 
-from simplex_jax._src.cli import fit, main
+from simplex_jax._src.cli import main, verbs
 from simplex_jax._src.models import lda
 from simplex_jax._src.models.lda.commands import COMMANDS
 from simplex_jax._src.runtime import saved
@@ -37,7 +37,7 @@ def invoke(*arguments):
 
 
 def run_until_killed(step, *arguments):
-    fit.MetricsLog = Cut(step, signal.SIGKILL).log
+    verbs.MetricsLog = Cut(step, signal.SIGKILL).log
     main(list(arguments))
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from support.cut_runs import Cut, look_after_every_step
 
-from simplex_jax._src.cli import fit, main
+from simplex_jax._src.cli import main
 from simplex_jax._src.models import lda
 from simplex_jax._src.runtime.hooks import MetricsLog
 

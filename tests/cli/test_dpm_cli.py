@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from support.cut_runs import cut
 
-from simplex_jax._src.cli import fit, main
+from simplex_jax._src.cli import main
 from simplex_jax._src.models import dpm, files
 
 AREAS = ("Home", "Search", "Office", "Word", "Visual C", "Basic <b>")

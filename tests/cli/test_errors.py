@@ -3,7 +3,7 @@
 import pytest
 from jax.errors import JaxRuntimeError
 
-from simplex_jax._src.cli.errors import one_line_errors
+from simplex_jax._src.cli.console import one_line_errors
 from simplex_jax._src.runtime import processes
 
 RESET = "Gloo AllGather failed: Read error [127.0.0.1]:39307: Connection reset by peer"

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from click.testing import CliRunner
 from support.cut_runs import Cut
 
-from simplex_jax._src.cli import fit, main
+from simplex_jax._src.cli import main
 from simplex_jax._src.models import files, sam
 from simplex_jax._src.models.sam.commands import _standard_error
 

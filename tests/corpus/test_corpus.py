@@ -16,8 +16,8 @@ from simplex_jax._src.corpus import (
     from_counts,
     from_texts,
     holdout,
-    letters,
     split_tokens,
+    text,
     to_vocabulary,
     vectors,
 )
@@ -350,7 +350,7 @@ def test_texts_without_marks_have_the_words_of_the_pattern():
     rng = np.random.default_rng(0)
     for alphabet in ("aB1_ .'", "aé1_ \u2019東", "aé1_ \U0001f600\U00020000"):
         for line in ("".join(rng.choice(list(alphabet), 200)) for _ in range(50)):
-            assert letters.words(line) == re.findall(letters.PATTERN, line)
+            assert text.words(line) == re.findall(text.PATTERN, line)
 
 
 def test_given_words_are_composed_too(tmp_path):

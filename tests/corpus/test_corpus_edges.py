@@ -15,8 +15,8 @@ from simplex_jax._src.corpus import (
     holdout,
     read,
     split_tokens,
-    stopwords,
     store,
+    vocabulary,
 )
 
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0, stop_words="none")
@@ -115,12 +115,12 @@ def test_words_that_tell_nothing_are_suggested():
         for i, n in enumerate(lengths)
     ]
     corpus = from_counts(rows, ["the", "cat", "dog", "owl", "rare", "once"])
-    result = stopwords.suggest(corpus)
+    result = vocabulary.suggest(corpus)
     assert [each.word for each in result] == ["the", "once"]
     assert abs(result[0].information) < 0.02
     assert result[0].share > 0.95
-    assert stopwords.suggest(corpus, count=1) == result[:1]
-    information = stopwords.information(stopwords.sums_of(corpus.counts), np.arange(6))
+    assert vocabulary.suggest(corpus, count=1) == result[:1]
+    information = vocabulary.information(vocabulary.sums_of(corpus.counts), np.arange(6))
     # Words of a topic name one document in three.
     np.testing.assert_allclose(information[1:4], np.log2(3), atol=0.1)
     assert drop_words(corpus, {"the", "once", "not there"}).vocabulary == (
@@ -148,7 +148,7 @@ def test_information_is_that_of_shuffled_tokens():
         np.add.at(table, (rng.permutation(document), word), 1)
         shuffled.append(entropy(table))
     expected = np.mean(shuffled, axis=0) - entropy(dense)
-    result = stopwords.information(stopwords.sums_of(counts), words)
+    result = vocabulary.information(vocabulary.sums_of(counts), words)
     assert expected.min() > 0.3
     np.testing.assert_allclose(result, expected, atol=0.04)  # twice what 20 shuffles leave open
     assert abs(np.mean(result - expected)) < 0.01
@@ -159,7 +159,7 @@ def test_speeches_suggest_what_any_list_has(shared_data):
         shared_data / "sotu" / "documents.txt",
         text=TextOptions(min_df=5, max_df=1.0, stop_words="none"),
     )
-    result = [each.word for each in stopwords.suggest(corpus)]
+    result = [each.word for each in vocabulary.suggest(corpus)]
     assert result[:2] == ["the", "and"]
     assert not {"war", "states", "tax"} & set(result)
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from support.marks import slow_but
 
 from simplex_jax._src.corpus import CorpusError, Reading, TextOptions, read, resolve
-from simplex_jax._src.corpus.formats.table import read_frame
+from simplex_jax._src.corpus.formats.tables import read_frame
 
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0)
 LINES = b"apple pear\n\nplum plum\n"

@@ -14,7 +14,7 @@ from simplex_jax._src.corpus import (
     read_columns,
     read_texts,
 )
-from simplex_jax._src.corpus.formats.table import read_frame
+from simplex_jax._src.corpus.formats.tables import read_frame
 
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0, stop_words="none")
 TEXTS = ["äpfel und birnen", "кошка спит", "pommes, poires", "李子 和 苹果", "plums"]

@@ -6,7 +6,7 @@ import pytest
 
 from simplex_jax._src.corpus import CorpusError, Reading
 from simplex_jax._src.corpus.formats import registry
-from simplex_jax._src.corpus.formats.table import read_frame
+from simplex_jax._src.corpus.formats.tables import read_frame
 
 TEXT = "id,colour,size\na,red,small\nb,green,?\nc,,NA\nd,red, large \n"
 COLUMNS = {"colour": ["red", "green", None, "red"], "size": ["small", None, None, "large"]}

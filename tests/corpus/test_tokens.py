@@ -9,8 +9,8 @@ from simplex_jax._src.corpus import (
     TextOptions,
     from_counts,
     from_texts,
-    letters,
     read,
+    text,
     tokens,
 )
 from simplex_jax._src.corpus.text import count_texts
@@ -114,14 +114,14 @@ def test_losses_and_scripts_without_blanks_are_warned_of(text, says):
 
 
 def test_texts_that_keep_their_words_have_no_warning(recwarn):
-    for text in (
+    for line in (
         "The committee doesn't meet on the 3rd of May",
         "El río y la montaña de la costa no son de él",
         "नदी और हिन्दी भाषा में किताब",
         "كتاب جديد في المدينة",
         "река и дом в лесу",
     ):
-        from_texts([text], options=TextOptions(**ALL))
+        from_texts([line], options=TextOptions(**ALL))
     assert not recwarn
 
 
@@ -160,7 +160,7 @@ def test_options_that_would_have_no_effect_are_refused():
         TextOptions(tokens="blank")
     with pytest.raises(ValueError, match="no effect with a token_pattern"):
         TextOptions(tokens="blanks", token_pattern=r"\S+")
-    assert TextOptions(tokens="blanks").token_pattern == letters.PATTERN
+    assert TextOptions(tokens="blanks").token_pattern == text.PATTERN
 
 
 def test_the_command_says_what_it_read(tmp_path):

@@ -15,7 +15,7 @@ from simplex_jax._src.corpus import (
     read,
     resolve,
 )
-from simplex_jax._src.corpus.formats.table import read_frame
+from simplex_jax._src.corpus.formats.tables import read_frame
 from simplex_jax._src.models import dpm, lda
 
 SONNETS = [("s2", "rose", 3), ("s1", "time", 1), ("s2", "time", 2), ("s1", "rose", 1)]

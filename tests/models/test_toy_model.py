@@ -15,7 +15,7 @@ from support.fits import assert_same
 from support.paths import TESTS
 
 from simplex_jax._src import models
-from simplex_jax._src.cli import fit, main
+from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.evaluate import to_arviz
 from simplex_jax._src.runtime.checkpoint import CheckpointError

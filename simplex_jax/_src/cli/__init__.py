@@ -39,9 +39,9 @@ def _local_step() -> str:
 
 def _members(model: str) -> dict[str, click.Command]:
     """Import a model and return its commands by name."""
-    from simplex_jax._src.cli import model_group
+    from simplex_jax._src.cli import verbs
 
-    return model_group.members(
+    return verbs.members(
         importlib.import_module(f"simplex_jax._src.models.{model}.commands").COMMANDS
     )
 

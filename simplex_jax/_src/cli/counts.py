@@ -9,8 +9,8 @@ import click
 import numpy as np
 
 from simplex_jax._src import corpus as corpora
-from simplex_jax._src.cli.declared import PATH, declared_option
-from simplex_jax._src.cli.errors import usage
+from simplex_jax._src.cli.console import usage
+from simplex_jax._src.cli.options import PATH, declared_option
 from simplex_jax._src.corpus import (
     Corpus,
     Mapped,
@@ -23,11 +23,10 @@ from simplex_jax._src.corpus import (
 from simplex_jax._src.corpus.corpus import printable
 from simplex_jax._src.corpus.files import as_path
 from simplex_jax._src.corpus.formats import registry
-from simplex_jax._src.corpus.formats.format import Kind
-from simplex_jax._src.corpus.mapping import even_empty
+from simplex_jax._src.corpus.reading import Kind
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.corpus.text import unmatched
-from simplex_jax._src.corpus.vocabulary import composed
+from simplex_jax._src.corpus.vocabulary import composed, even_empty
 from simplex_jax._src.options import declarations
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime.processes import is_first

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import click
 
-from simplex_jax._src.cli import console, options, several
+from simplex_jax._src.cli import console, options, verbs
 from simplex_jax._src.cli import groups as groups_of
 from simplex_jax._src.cli.commands import Commands
-from simplex_jax._src.cli.declared import declared_options
-from simplex_jax._src.cli.errors import one_line_errors, usage
+from simplex_jax._src.cli.console import one_line_errors, usage
+from simplex_jax._src.cli.options import declared_options
 from simplex_jax._src.corpus import store
 from simplex_jax._src.models import files, pipeline, verdict
 from simplex_jax._src.models.records import Plan
@@ -63,8 +63,8 @@ def fit_command(commands: Commands) -> click.Command:
     each_number: list[Callable] = []
     repeats: list[Callable] = []
     if commands.similarity is not None:
-        each_number.append(several.each_number(model, commands.shown[0], commands.similarity))
-        repeats.append(several.REPEATS)
+        each_number.append(verbs.each_number(model, commands.shown[0], commands.similarity))
+        repeats.append(verbs.REPEATS)
 
     groups: dict[str, Collection[str]] = {
         groups_of.COMMON: _COMMON,
@@ -87,13 +87,13 @@ def fit_command(commands: Commands) -> click.Command:
         help=commands.help,
     )
     @click.argument("input", required=False, type=options.PATH)
-    @options.together(*declared_options(model.options), *repeats)
+    @options.compose(*declared_options(model.options), *repeats)
     @options.run_options(f"simplex-jax-{model.name}", dry_run=commands.memory is not None)
     @options.process_options(hidden=model.alone is not None)
-    @options.together(*commands.reading.values())
+    @options.compose(*commands.reading.values())
     @options.common_options
     @one_line_errors
-    @options.together(*each_number)
+    @options.compose(*each_number)
     def fit(
         input: Path | None,
         resume: Path | None,

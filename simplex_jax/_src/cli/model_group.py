@@ -7,8 +7,8 @@ import click
 
 from simplex_jax._src.cli import console, options
 from simplex_jax._src.cli.commands import Commands, load
-from simplex_jax._src.cli.errors import one_line_errors
-from simplex_jax._src.cli.fit import fit_command
+from simplex_jax._src.cli.console import one_line_errors
+from simplex_jax._src.cli.verbs import fit_command
 from simplex_jax._src.models import files
 
 
@@ -32,8 +32,8 @@ def _transform_command(commands: Commands) -> click.Command:
     @options.model_option
     @click.option("--out", type=options.PATH, help=help)
     @click.option("--overwrite", is_flag=True, help="Replace the file.")
-    @options.together(*additional)
-    @options.together(*commands.file_reading.values())
+    @options.compose(*additional)
+    @options.compose(*commands.file_reading.values())
     @options.common_options
     @one_line_errors
     def run(

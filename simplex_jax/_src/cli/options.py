@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from simplex_jax._src.arguments import MOST_SEED
-from simplex_jax._src.cli.declared import PATH, declared_option
+from simplex_jax._src.cli.options import PATH, declared_option
 from simplex_jax._src.corpus.files import STANDARD_INPUT
 from simplex_jax._src.models.pipeline import Session, repeating
 from simplex_jax._src.runtime import output

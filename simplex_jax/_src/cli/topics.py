@@ -36,7 +36,7 @@ def described(plan: Plan) -> str:
 def other(fitted: Any, path: Path, reading: dict[str, Any], model_reading: dict[str, Any]) -> Other:
     """Return other documents over the vocabulary of a fit; see `Commands`."""
     mapped = counts.read_as(fitted.vocabulary, model_reading, path, reading)
-    return Other(mapped.corpus, mapped.corpus.names, counts.described(mapped))
+    return Other(mapped.corpus, mapped.corpus.names, counts.describe_coverage(mapped))
 
 
 def write_shares(

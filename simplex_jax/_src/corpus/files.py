@@ -7,8 +7,12 @@ Limits, each enforced by one clear error before memory is allocated:
 - a file may declare at most 2**20 documents or words more than it has entries.
 """
 
+import bz2
+import codecs
 import functools
+import gzip
 import io
+import lzma
 import os
 import re
 import shutil
@@ -17,14 +21,374 @@ import sys
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, BinaryIO
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, NamedTuple
 
-from simplex_jax._src.corpus import encodings, foreign, packed
 from simplex_jax._src.corpus.corpus import CorpusError, error_at, printable
-from simplex_jax._src.corpus.encodings import UTF8, Encoding, Stream
+
+# Packed files (gzip, xz, bzip2, zip), recognised by their first bytes, and their limits.
+#
+# A packed file may unpack to `MAX_RATIO` times its size or 64 MiB, whichever is more, but at most
+# 64 GiB. Real corpora stay below 30 times their packed size.
+
+MAX_RATIO = 200
+MAX_UNPACKED = 2**36
+FREE = 2**26
+
+SUFFIXES = (".gz", ".xz", ".bz2", ".zip")
+"""Suffixes of packed files; their first bytes decide the format."""
+
+# zipfile raises the last two for unknown methods and for encrypted members.
+DAMAGED = (
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+)
+"""Errors of unpacking; `OSError` without `errno` is another."""
+
+ZIP = b"PK"
+_PACKED: list[tuple[str, bytes, Callable[[BinaryIO], object]]] = [
+    ("gzip", rb"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
+    ("xz", rb"\xfd7zXZ\0", lzma.LZMAFile),
+    ("bzip2", rb"BZh[1-9]1AY&SY", bz2.BZ2File),
+]
+
+
+def unpacked_limit(size: int) -> int:
+    """Return the largest number of bytes that a packed file of `size` bytes may unpack to."""
+    return min(MAX_UNPACKED, max(FREE, MAX_RATIO * size))
+
+
+def unpacker(head: bytes) -> tuple[str, Callable[[BinaryIO], object]] | None:
+    """Return the name of a compression format and its opener; None if not packed."""
+    packings = ((name, opener) for name, magic, opener in _PACKED if re.match(magic, head))
+    return next(packings, None)
+
+
+def content_name(path: Path, members: list[zipfile.ZipInfo] | None = None) -> str:
+    """Return the name of the content of a file, in lower case, without a suffix of packed files."""
+    if members is not None and len(members) == 1:
+        return PurePosixPath(members[0].filename).name.lower()
+    name = path.name.lower()
+    return next((name.removesuffix(end) for end in SUFFIXES if name.endswith(end)), name)
+
+
+def zip_members(file: BinaryIO) -> list[zipfile.ZipInfo] | None:
+    """Return the files of a zip archive of texts, in the order of their names.
+
+    Hidden files and those of `__MACOSX` are left out. None if the file is not a zip archive, or is
+    one of arrays: `.npz` is a separate format.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+    except (*DAMAGED, ValueError, OSError):
+        return None
+    finally:
+        file.seek(0)
+    if members and all(member.filename.endswith(".npy") for member in members):
+        return None
+    return sorted(
+        (member for member in members if not _hidden(member.filename)),
+        key=lambda member: member.filename,
+    )
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith(".") or part == "__MACOSX" for part in PurePosixPath(name).parts)
+
+
+# Encodings of text: marks, line ends, and bytes that are not in them.
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins with the mark of UTF-16
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""Byte-order marks, and the encodings that they tell."""
+
+_PART = 2**16
+
+ERRORS = ("strict", "replace", "ignore", "backslashreplace", "cp1252")
+"""What can be done about bytes that are not in the encoding of a text."""
+
+
+class Encoding(NamedTuple):
+    """An encoding of text, and what to do about bytes that are not in it."""
+
+    name: str = "utf-8"
+    errors: str = "strict"  # one of `ERRORS`
+
+    @property
+    def handler(self) -> str:
+        """The name of the error handler for `codecs`."""
+        return "simplex_jax.cp1252" if self.errors == "cp1252" else self.errors
+
+
+UTF8 = Encoding()
+
+
+def _as_cp1252(error: UnicodeError) -> tuple[str, int]:
+    """Decode bytes that are not UTF-8 as those of Windows, or of Latin-1 where it has none."""
+    if not isinstance(error, UnicodeDecodeError) or error.encoding.startswith(("utf-16", "utf-32")):
+        return codecs.replace_errors(error)  # type: ignore[return-value]
+    data = error.object[error.start : error.end]
+    return data.decode("cp1252", "simplex_jax.latin1"), error.end
+
+
+def _as_latin1(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return error.object[error.start : error.end].decode("latin-1"), error.end
+
+
+codecs.register_error("simplex_jax.cp1252", _as_cp1252)
+codecs.register_error("simplex_jax.latin1", _as_latin1)
+
+
+def ascii_compatible(name: str) -> bool:
+    """Return whether line ends are those of ASCII, unlike UTF-16; a ValueError if unknown."""
+    try:
+        marked = codecs.lookup(name).name == "utf-8-sig"  # UTF-8 with a byte-order mark
+        return marked or "\r\n".encode(name) == b"\r\n"
+    except (LookupError, ValueError):
+        raise ValueError(f"encoding={name!r} is unknown; try utf-8 or latin-1") from None
+
+
+class Stream(io.BufferedReader):
+    """The bytes of a text, and the encoding in which they are."""
+
+    def __init__(self, raw: io.RawIOBase, encoding: Encoding = UTF8):
+        super().__init__(raw, _PART)
+        self.encoding = encoding
+
+
+def recoded(stream: Stream, path: Path) -> Stream:
+    """Return a stream whose line ends are those of ASCII, without a byte-order mark.
+
+    A mark overrides the encoding of the stream: as text in another one, it is hardly ever meant.
+    UTF-16 and other encodings with line ends of their own become UTF-8.
+    """
+    name, errors = stream.encoding
+    head = stream.peek(4)
+    mark, marked = next((pair for pair in _MARKS if head.startswith(pair[0])), (b"", ""))
+    if marked == "utf-8":
+        stream.read(len(mark))  # Windows writes it even before counts
+        stream.encoding = Encoding(marked, errors)
+        return stream
+    name = marked or name
+    if ascii_compatible(name) or not head:
+        return stream
+    if not mark and codecs.lookup(name).name in ("utf-16", "utf-32"):
+        problem = f"no byte-order mark tells the order of bytes in {name}"
+        raise error_at(path, problem, f"give --encoding (encoding) {name}-le or {name}-be")
+    decoder = codecs.getincrementaldecoder(name)(Encoding(name, errors).handler)
+    lines = 1
+
+    def translate(data: bytes) -> bytes:
+        nonlocal lines
+        try:
+            content = decoder.decode(data, final=not data).encode("utf-8")
+        except UnicodeError as error:
+            problem = f"not {name} in or after this line ({printable(error)})"
+            raise _undecodable(path, problem, lines) from None
+        lines += content.count(b"\n")
+        return content
+
+    return Stream(Translated(stream, translate), Encoding("utf-8", errors))
+
+
+class Translated(io.RawIOBase):
+    """A raw stream of another one's bytes, translated block by block; the last one is empty."""
+
+    def __init__(self, source: io.BufferedReader, translate: Callable[[bytes], bytes]):
+        self._source, self._translate = source, translate
+        self._ready, self._ended = b"", False
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def close(self) -> None:
+        """Close the source."""
+        self._source.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        """Read up to a buffer's length of translated bytes."""
+        while not self._ready and not self._ended:
+            data = self._source.read(_PART)
+            self._ready, self._ended = self._translate(data), not data
+        part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def decode_as(data: bytes, path: Path, encoding: Encoding, line: int = 1) -> tuple[str, bool]:
+    """Decode bytes of a `recoded` stream, and tell whether all of them were in the encoding.
+
+    `line` is the number of their first line, for messages.
+    """
+    try:
+        return data.decode(encoding.name), True
+    except UnicodeError as error:
+        if encoding.errors != "strict":
+            return data.decode(encoding.name, encoding.handler), False
+        start = error.start if isinstance(error, UnicodeDecodeError) else 0
+        column = start - data.rfind(b"\n", 0, start)
+        problem = f"byte {column} of the line is not {encoding.name}"
+        raise _undecodable(path, problem, line + data.count(b"\n", 0, start)) from None
+
+
+def _undecodable(path: Path, problem: str, line: int) -> CorpusError:
+    remedy = (
+        "give --encoding (encoding), such as latin-1, or if only some lines are wrong, "
+        "--encoding-errors (encoding_errors) replace, or cp1252 for lines from Windows"
+    )
+    return error_at(path, problem, remedy, line=line)
+
+
+def wide(data: bytes) -> str | None:
+    """Return the encoding of a Western text in UTF-16 without a mark, by its NUL bytes; or None."""
+    pairs = data[: len(data) // 2 * 2]
+    for name, nul in (("utf-16-le", rb"(?s)(?:[^\0].)*"), ("utf-16-be", rb"(?s)(?:.[^\0])*")):
+        place = 1 if name.endswith("le") else 0
+        if 2 * pairs[place::2].count(0) > len(pairs[place::2]) and re.fullmatch(nul, pairs):
+            return name
+    return None
+
+
+# Files that are neither text nor counts in a known format, recognised by their first bytes.
+
+
+class Kind(NamedTuple):
+    """A kind of files that are not read."""
+
+    name: str  # with an article
+    start: bytes  # regular expression of its first bytes
+    remedy: str
+
+
+_UNPACK = "unpack it, or pack it as .zip, .gz or .xz"
+_TEXT_OF = "extract its text first"
+_PICTURE = "give texts, such as those that OCR finds in it"
+_SOUND = "give texts, such as a transcript of it"
+_PICKLED = (
+    "no pickle is ever loaded, since it can run any program: where it was written, save counts "
+    "with scipy.sparse.save_npz, or texts one a line"
+)
+_OF_R = "in R, save counts with Matrix::writeMM(counts, 'counts.mtx'), or texts with write.csv"
+_OF_PANDAS = "save it as CSV: pandas.{}(file).to_csv('table.csv')"
+_SAVE_NPZ = "save counts with scipy.sparse.save_npz(file, scipy.sparse.csr_array(counts))"
+
+_NEVER_READ = (
+    Kind("a 7z archive", rb"7z\xbc\xaf\x27\x1c", _UNPACK),
+    Kind("a RAR archive", rb"Rar!\x1a\x07", _UNPACK),
+    Kind("packed by zstd", rb"\x28\xb5\x2f\xfd", _UNPACK),
+    Kind("packed by lz4", rb"\x04\x22\x4d\x18", _UNPACK),
+    Kind("packed by compress", rb"\x1f\x9d[\x80-\x90]", _UNPACK),
+    Kind("packed by lzip", rb"LZIP\x01", _UNPACK),
+    Kind("a tar archive", rb".{257}ustar", _UNPACK),
+    Kind("a PDF", rb"\s*%PDF-\d", f"{_TEXT_OF} (pdftotext)"),
+    Kind("a PostScript file", rb"%!PS-Adobe", f"{_TEXT_OF} (ps2txt)"),
+    Kind("a DjVu file", rb"AT&TFORM", f"{_TEXT_OF} (djvutxt)"),
+    Kind(
+        "an Office file of before 2007, such as .doc, .xls or .ppt",
+        rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        "save it as CSV or as a text file first",
+    ),
+    Kind("a file in Rich Text Format", rb"\{\\rtf", "save it as a text file first"),
+    Kind("a pickle of Python", rb"\x80[\x02-\x05]", _PICKLED),
+    Kind("a pickle of Python", rb"\([dl]p0\n|ccopy_reg\n|c__builtin__\n|cnumpy\.", _PICKLED),
+    Kind("an R data file (.RData)", rb"RD[XAB][123]\n", _OF_R),
+    Kind(
+        "an R object (.rds)",
+        rb"X\n\0\0\0[\x01-\x03]|B\n[\x01-\x03]\0\0\0|A\n[23]\n\d{6}\n\d{6}\n",
+        _OF_R,
+    ),
+    Kind("a Parquet file", rb"PAR1[\0-\x1f]", _OF_PANDAS.format("read_parquet")),
+    Kind("an Arrow (Feather) file", rb"ARROW1\0|FEA1\0", _OF_PANDAS.format("read_feather")),
+    Kind("an ORC file", rb"ORC[\0-\x08]", _OF_PANDAS.format("read_orc")),
+    Kind("an Avro file", rb"Obj\x01", "save it as JSON lines or CSV"),
+    Kind(
+        "an SQLite database",
+        rb"SQLite format 3\0",
+        "save a table as CSV: sqlite3 -header -csv FILE 'SELECT ...' > table.csv",
+    ),
+    Kind("a DuckDB database", rb".{8}DUCK", "save a table as CSV: COPY ... TO 'table.csv'"),
+    Kind("a Stata file (.dta)", rb"<stata_dta>", _OF_PANDAS.format("read_stata")),
+    Kind("an SPSS file (.sav)", rb"\$FL[23]@\(#\)", _OF_PANDAS.format("read_spss")),
+    Kind("a SAS file", rb"\0{12}\xc2\xea\x81\x60", _OF_PANDAS.format("read_sas")),
+    Kind(
+        "a MATLAB file (.mat)",
+        rb"MATLAB \d\.\d MAT-file",
+        "in Python, scipy.io.loadmat reads it: " + _SAVE_NPZ,
+    ),
+    Kind("a PNG image", rb"\x89PNG\r\n", _PICTURE),
+    Kind("a JPEG image", rb"\xff\xd8\xff", _PICTURE),
+    Kind("a GIF image", rb"GIF8[79]a", _PICTURE),
+    Kind("a TIFF image", rb"II[*+]\0|MM\0[*+]", _PICTURE),
+    Kind("a BMP image", rb"BM.{4}\0{4}", _PICTURE),
+    Kind("a WebP image", rb"RIFF.{4}WEBP", _PICTURE),
+    Kind("a HEIC or AVIF image", rb"\0{3}.ftyp(?:hei|mif1|avif)", _PICTURE),
+    Kind("a video or sound file", rb"\0{3}.ftyp|\x1a\x45\xdf\xa3|RIFF.{4}(?:WAVE|AVI )", _SOUND),
+    Kind("a sound file", rb"ID3[\x02-\x04]|OggS\0|fLaC\0|\xff\xfb[\x90-\xe0]", _SOUND),
+    Kind("a program", rb"\x7fELF|MZ.{58}.{2}\0\0|\xcf\xfa\xed\xfe", "give text, or leave it out"),
+)
+
+_BINARY = (
+    Kind("an array of NumPy (.npy)", rb"\x93NUMPY", _SAVE_NPZ),
+    Kind("an HDF5 file", rb"\x89HDF\r", "give it by itself, not in a folder of texts"),
+    Kind("a compressed pickle of Python", rb"\x78[\x01\x5e\x9c\xda]", _PICKLED),
+)
+"""Kinds that are read in other places, or whose start may be text."""
+
+_OFFICE = (
+    Kind("a Word document", rb"word/", "save it as a text file"),
+    Kind("an Excel workbook", rb"xl/", "save it as CSV"),
+    Kind("a PowerPoint presentation", rb"ppt/", "save its text first"),
+    Kind("an OpenDocument file or an e-book", rb"mimetype$", "save it as CSV or as a text file"),
+    Kind("an Office file", rb"", "save it as CSV or as a text file"),
+)
+"""Zip archives in which programs keep tables, texts or books, by the names of their members."""
+
+_PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".pt", ".pth")
+
+
+def refuse(head: bytes, path: Path) -> None:
+    """Raise a CorpusError if the first bytes are those of a file that is never read."""
+    for kind in _NEVER_READ:
+        if re.match(kind.start, head, re.DOTALL):
+            raise error_at(path, f"this is {kind.name}", kind.remedy)
+
+
+def refuse_members(names: Sequence[str], path: Path) -> None:
+    """Raise a CorpusError for a zip archive of parts in XML, which would be read as texts."""
+    if not {"[Content_Types].xml", "mimetype"}.isdisjoint(names):
+        members = [name.encode() for name in names]
+        kind = next(kind for kind in _OFFICE if any(re.match(kind.start, name) for name in members))
+        raise error_at(path, f"this is {kind.name}", kind.remedy)
+    if any(name.endswith("data.pkl") for name in names):
+        raise error_at(path, "this is a saved model of PyTorch, a pickle", _PICKLED)
+
+
+def error_of_binary(head: bytes, path: Path, line: int) -> CorpusError:
+    """Return the error for a file with a NUL byte in this line; `head` is its first bytes."""
+    for kind in _BINARY:
+        if re.match(kind.start, head, re.DOTALL):
+            return error_at(path, f"this is {kind.name}, not text", kind.remedy, line=line)
+    if path.name.lower().endswith(_PICKLES):
+        return error_at(path, "this is a pickle, not text", _PICKLED, line=line)
+    remedy = "give text, or leave binary files out"
+    return error_at(path, "a NUL byte: this is not text", remedy, line=line)
+
 
 MAX_DOCUMENT = 2**26
 MAX_UNUSED = 2**20
@@ -49,7 +413,7 @@ def reading(path: Path, encoding: Encoding = UTF8) -> Iterator[tuple[Stream, int
     with _unpacked(path, encoding) as (stream, limit):
         head = stream.peek(HEAD)
         if b"\r" in head and b"\n" not in head and not _has_line_feed(path, encoding):
-            returns = encodings.Translated(stream, lambda data: data.replace(b"\r", b"\n"))
+            returns = Translated(stream, lambda data: data.replace(b"\r", b"\n"))
             stream = Stream(returns, stream.encoding)
         yield stream, limit
 
@@ -62,22 +426,22 @@ def _unpacked(path: Path, encoding: Encoding) -> Iterator[tuple[Stream, int]]:
         head = file.read(HEAD)
         file.seek(0)
         limit, kind, source = size, "file", file
-        if (packing := packed.unpacker(head)) is not None:
+        if (packing := unpacker(head)) is not None:
             kind, opener = packing
-            limit, source = packed.unpacked_limit(size), opener(file)  # type: ignore[assignment]
-        elif head.startswith(packed.ZIP) and (members := packed.zip_members(file)) is not None:
-            foreign.refuse_members([member.filename for member in members], path)
+            limit, source = unpacked_limit(size), opener(file)  # type: ignore[assignment]
+        elif head.startswith(ZIP) and (members := zip_members(file)) is not None:
+            refuse_members([member.filename for member in members], path)
             if len(members) != 1:
                 raise error_at(
                     path,
                     f"a zip archive of {len(members)} files",
                     "give an archive of one file, or of texts only (--format folder)",
                 )
-            limit, kind = packed.unpacked_limit(size), "zip"
+            limit, kind = unpacked_limit(size), "zip"
             source = open_member(zipfile.ZipFile(file), members[0], path)
         with Stream(Guarded(source, path, limit, kind), encoding) as stream:
-            foreign.refuse(stream.peek(HEAD), path)
-            text = encodings.recoded(stream, path)
+            refuse(stream.peek(HEAD), path)
+            text = recoded(stream, path)
             if not text.peek(1):
                 raise error_at(path, "the file is empty", "give a non-empty file")
             yield text, limit
@@ -92,7 +456,7 @@ def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -
     """Open a file of a zip archive, or raise a CorpusError if it is encrypted or damaged."""
     try:
         return archive.open(member)  # type: ignore[return-value]
-    except (*packed.DAMAGED, OSError) as error:
+    except (*DAMAGED, OSError) as error:
         raise error_at(
             path,
             f"{printable(member.filename)} cannot be unpacked ({printable(error)})",
@@ -169,7 +533,7 @@ class Guarded(io.RawIOBase):
         """Read up to a buffer's length from the source."""
         try:
             data = self._source.read(len(buffer))
-        except (*packed.DAMAGED, OSError) as error:
+        except (*DAMAGED, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise unreadable(self._path, error) from None
             early = isinstance(error, EOFError)
@@ -180,8 +544,7 @@ class Guarded(io.RawIOBase):
         if self._remaining < 0:
             raise error_at(
                 self._path,
-                f"unpacks to more than {packed.MAX_RATIO} times its size, like a decompression "
-                "bomb",
+                f"unpacks to more than {MAX_RATIO} times its size, like a decompression bomb",
                 "unpack it yourself if you trust it",
             )
         buffer[: len(data)] = data
@@ -250,9 +613,9 @@ def decoded(data: bytes, path: Path, encoding: Encoding, line: int = 1) -> tuple
     `line` is the number of their first line, for messages. A NUL byte shows that this is no text.
     """
     if (nul := data.find(b"\0")) >= 0:
-        if line == 1 and (name := encodings.wide(data)):
+        if line == 1 and (name := wide(data)):
             problem = f"a NUL byte: the text may be in {name}"
             raise error_at(path, problem, f"give --encoding (encoding) {name}", line=1)
         place = line + data.count(b"\n", 0, nul)
-        raise foreign.error_of_binary(data if line == 1 else b"", path, place)
-    return encodings.decoded(data, path, encoding, line)
+        raise error_of_binary(data if line == 1 else b"", path, place)
+    return decode_as(data, path, encoding, line)

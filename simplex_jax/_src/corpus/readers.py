@@ -11,8 +11,14 @@ from simplex_jax._src.corpus import store
 from simplex_jax._src.corpus.corpus import Corpus, error_at, printable
 from simplex_jax._src.corpus.files import as_path
 from simplex_jax._src.corpus.formats import registry
-from simplex_jax._src.corpus.formats.format import Format, Kind
-from simplex_jax._src.corpus.reading import Categorical, Metadata, Reading, VectorReading
+from simplex_jax._src.corpus.reading import (
+    Categorical,
+    Format,
+    Kind,
+    Metadata,
+    Reading,
+    VectorReading,
+)
 from simplex_jax._src.corpus.vectors import UnitVectors
 from simplex_jax._src.corpus.vocabulary import columns_of, read_names
 from simplex_jax._src.options import takes

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simplex_jax._src import arguments
-from simplex_jax._src.corpus.cells import (
+from simplex_jax._src.corpus.frames import (
     MISSING,
     cells_of,
     compact_dates,

@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.typing import ArrayLike
 
-from simplex_jax._src.runtime import replicas
+from simplex_jax._src import sharded_rows
 
 
 @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
@@ -60,7 +60,7 @@ class Moments:
 
     The shape is that of a sample, with chains along the first axis. This uses memory for two arrays
     of that size, three if samples have conditional variances. With a sharding, devices share their
-    rows like those of samples, see `replicas.whole`. Mean and deviation are returned whole, which
+    rows like those of samples, see `sharded_rows.gather_rows`. Mean and deviation are returned whole, which
     is a collective operation with several processes.
     """
 
@@ -72,8 +72,8 @@ class Moments:
     ) -> None:
         self.samples = 0
         self._shape, self._sharding = shape, sharding
-        self._mean, self._squares = (replicas.zeros(shape, sharding) for _ in range(2))
-        self._within = replicas.zeros(shape, sharding) if conditional else jnp.zeros(())
+        self._mean, self._squares = (sharded_rows.zeros(shape, sharding) for _ in range(2))
+        self._within = sharded_rows.zeros(shape, sharding) if conditional else jnp.zeros(())
 
     def add(self, value: ArrayLike, variance: ArrayLike = 0.0) -> None:
         """Add a sample: draws, or conditional means with their conditional variances."""
@@ -100,7 +100,7 @@ class Moments:
 
     def _whole(self, array: jax.Array) -> np.ndarray:
         if self._sharding is not None and array.ndim:
-            array = replicas.whole(array, self._shape[-2])
+            array = sharded_rows.gather_rows(array, self._shape[-2])
         return np.asarray(array)
 
     def pooled(
@@ -168,4 +168,4 @@ class Moments:
     def _restored(self, saved: ArrayLike, like: jax.Array) -> jax.Array:
         if like.ndim < 2:
             return jnp.array(saved)
-        return replicas.share(np.asarray(saved), self._shape[-2], like)
+        return sharded_rows.place_rows(np.asarray(saved), self._shape[-2], like)

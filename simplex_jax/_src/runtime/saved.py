@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from simplex_jax._src.corpus.packed import DAMAGED, unpacked_limit
+from simplex_jax._src.corpus.files import DAMAGED, unpacked_limit
 
 VOCABULARY = "vocabulary.txt"
 FORMAT = 2

@@ -22,8 +22,8 @@ from simplex_jax._src.draws import dirichlet
 from simplex_jax._src.draws.keys import to_jax_key
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import simplex
-from simplex_jax._src.samplers.rows import Rows, sums
 from simplex_jax._src.schedules import StepSize
+from simplex_jax._src.sharded_rows import Rows, sums
 
 _NOT_DRAWN = jnp.inf
 

@@ -10,8 +10,8 @@ from simplex_jax._src.base import Batch, Kernel, PyTree
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.samplers import expanded
 from simplex_jax._src.samplers.expanded import State, init
-from simplex_jax._src.samplers.rows import Rows, sums
 from simplex_jax._src.schedules import StepSize
+from simplex_jax._src.sharded_rows import Rows, sums
 
 __all__ = ["Info", "State", "build", "init", "update"]
 

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
 
-from simplex_jax._src.cli import fit, main
+from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import from_counts, split_tokens
 from simplex_jax._src.evaluate import matching, to_arviz
 from simplex_jax._src.models import growth, hdp

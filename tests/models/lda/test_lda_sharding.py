@@ -18,7 +18,8 @@ from simplex_jax._src.models.lda import model as lda, sharding
 from simplex_jax._src.models.lda.seeds import Seeds
 from simplex_jax._src.samplers import expanded
 from simplex_jax._src.models.lda.kernel import Shard, Source, _evidence
-from simplex_jax._src.runtime import driver, replicas
+from simplex_jax._src.runtime import driver
+from simplex_jax._src import sharded_rows
 from simplex_jax._src.runtime.moments import Moments
 
 rng = np.random.default_rng(0)
@@ -53,7 +54,7 @@ def moved(count, **options):
     topics = jax.random.exponential(jax.random.key(7), (5, 11))
     state = kernel.init(jax.random.key(1), topics)
     state, trace = run(jax.random.key(2), kernel, state, stream, 9)
-    counted = np.asarray(replicas.whole(state.sampler.memory.counts, 5))
+    counted = np.asarray(sharded_rows.gather_rows(state.sampler.memory.counts, 5))
     assert lda.mean_topics(state).shape == (5, 11)
     return trace[:, :5].tolist(), counted.tolist(), state.alpha.tolist(), state.beta.tolist()
 

@@ -13,7 +13,7 @@ from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
 
 from simplex_jax._src import corpus
-from simplex_jax._src.corpus import tfidf, vectors
+from simplex_jax._src.corpus import vectors
 from simplex_jax._src.evaluate import matching
 from simplex_jax._src.models import files, sam
 from simplex_jax._src.models.sam import fitting, joint, model, report, variational
@@ -325,16 +325,18 @@ COUNTED = {"steps": 12, "eval_every": 3, "start": "prior", "seed": 3}
 @pytest.fixture(scope="module")
 def counted():
     """A fit of counts, of which one is left out, and some are held out."""
-    return sam.fit(tfidf.cut(CORPUS, min_df=2), 3, holdout=5, **COUNTED)
+    return sam.fit(vectors.cut(CORPUS, min_df=2), 3, holdout=5, **COUNTED)
 
 
 @pytest.mark.slow
 def test_held_out_documents_do_not_enter_the_weights(counted):
-    cut = tfidf.cut(CORPUS, min_df=2)
+    cut = vectors.cut(CORPUS, min_df=2)
     out = corpus.split.held_out(26, 5, 3)
     trained = corpus.Corpus(cut.counts[np.flatnonzero(~out)], cut.vocabulary, ())
-    np.testing.assert_array_equal(counted.idf, tfidf.weights(trained._replace(names=(0,) * 21)))
-    assert (counted.idf != tfidf.weights(cut)).any()
+    np.testing.assert_array_equal(
+        counted.idf, vectors.idf_weights(trained._replace(names=(0,) * 21))
+    )
+    assert (counted.idf != vectors.idf_weights(cut)).any()
     assert (counted.excluded, counted.corpus["excluded"], counted.corpus["held_out"]) == (
         ("25",),
         1,
@@ -396,7 +398,7 @@ def test_a_fit_is_saved_loaded_and_used(counted, tmp_path):
     shares = loaded.transform(shuffled, seed=5)
     np.testing.assert_array_equal(shares, counted.transform(CORPUS, seed=5))
     np.testing.assert_allclose(shares[25], 1 / 3, rtol=1e-6)
-    table = sam.weigh(tfidf.cut(CORPUS, min_df=2))._replace(idf=counted.idf).vectors
+    table = sam.weigh(vectors.cut(CORPUS, min_df=2))._replace(idf=counted.idf).vectors
     assert loaded.transform(table).shape == (25, 3)
     unknown = loaded.transform(corpus.from_counts([[1]], ["zebra"]))
     np.testing.assert_allclose(unknown, [[1 / 3] * 3], rtol=1e-6)

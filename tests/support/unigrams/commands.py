@@ -10,7 +10,7 @@ from simplex_jax._src.models.unigrams import MODEL, Fit
 from simplex_jax._src import corpus as corpora
 from simplex_jax._src.cli import counts, options
 from simplex_jax._src.cli.commands import Commands, Other, Transform, load
-from simplex_jax._src.cli.errors import one_line_errors
+from simplex_jax._src.cli.console import one_line_errors
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.runtime import directory
@@ -22,7 +22,7 @@ def _read(path: Path | None, reading: dict[str, Any]) -> corpora.Corpus:
 
 def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:
     mapped = counts.read_as(fitted.vocabulary, earlier, path, reading)
-    return Other(mapped.corpus, mapped.corpus.names, counts.described(mapped))
+    return Other(mapped.corpus, mapped.corpus.names, counts.describe_coverage(mapped))
 
 
 def _announce(plan: Plan) -> str:
@@ -44,7 +44,7 @@ def _transform(
 @click.command()
 @click.argument("input", type=options.PATH)
 @options.model_option
-@options.together(*counts.FILE_OPTIONS.values())
+@options.compose(*counts.FILE_OPTIONS.values())
 @options.common_options
 @one_line_errors
 def evaluate(input: Path, model: Path, quiet: bool, **reading: Any) -> None:

@@ -6,11 +6,10 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from simplex_jax._src.corpus import files, foreign, packed
+from simplex_jax._src.corpus import files
 from simplex_jax._src.corpus.corpus import Corpus, error_at, printable
-from simplex_jax._src.corpus.encodings import Encoding, Stream, recoded
-from simplex_jax._src.corpus.formats.format import Format, Source, members_of
-from simplex_jax._src.corpus.reading import Reading, corpus_of_texts
+from simplex_jax._src.corpus.files import Encoding, Stream, recoded
+from simplex_jax._src.corpus.reading import Format, Reading, Source, corpus_of_texts, members_of
 
 _ZARR = {".zgroup", ".zarray", ".zattrs", "zarr.json"}
 """Members of a folder that zarr writes."""
@@ -87,14 +86,14 @@ def _archive_texts(path: Path, encoding: Encoding) -> Iterator[tuple[str, str, b
         raise error_at(path, "not a folder", "give a folder of text files, or another format")
     if not members:
         raise error_at(path, "no file in the archive", "give an archive of text files")
-    foreign.refuse_members([member.filename for member in members], path)
+    files.refuse_members([member.filename for member in members], path)
     with files.open_regular(path) as file, zipfile.ZipFile(file) as archive:
-        limit = packed.unpacked_limit(os.fstat(file.fileno()).st_size)
+        limit = files.unpacked_limit(os.fstat(file.fileno()).st_size)
         for member in members:
             place = path / member.filename
             source = files.open_member(archive, member, path)
             with Stream(files.Guarded(source, place, limit, "zip"), encoding) as stream:
-                foreign.refuse(stream.peek(files.HEAD), place)
+                files.refuse(stream.peek(files.HEAD), place)
                 text, intact = _text(recoded(stream, place), place)
             limit -= member.file_size
             yield member.filename.encode("utf-8", "backslashreplace").decode(), text, intact

@@ -6,18 +6,35 @@ itself is not safe for hostile files: some make it loop forever. Use files from 
 """
 
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax._src.corpus.corpus import CorpusError, error_at, printable
-from simplex_jax._src.corpus.files import location, open_regular
-from simplex_jax._src.corpus.formats.matrix import assembled
-from simplex_jax._src.corpus.packed import unpacked_limit
+from simplex_jax._src.corpus.corpus import Corpus, CorpusError, error_at, printable
+from simplex_jax._src.corpus.files import (
+    SUFFIXES,
+    content_name,
+    location,
+    open_regular,
+    unpacked_limit,
+)
+from simplex_jax._src.corpus.formats import matrices, tables
+from simplex_jax._src.corpus.formats.matrices import assembled, check_length, corpus_of
+from simplex_jax._src.corpus.frames import MISSING
+from simplex_jax._src.corpus.reading import Blocks, Categorical, Format, Metadata, Reading, Source
+from simplex_jax._src.corpus.vocabulary import (
+    FEATURES,
+    distinct,
+    read_features,
+    read_names,
+    read_vocabulary,
+)
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -181,3 +198,474 @@ class Contents:
         self._remaining -= array.size * array.dtype.itemsize
         if self._remaining < 0:
             raise self.error("unpacks to far more than its size", "is its source trusted?")
+
+
+# AnnData files, `.h5ad`: counts of features (words) in cells (documents), with their names.
+
+_DATE = re.compile(r"\d{4}-\d{2}(?!\d)")
+_REMEDY = "write the file with anndata 0.7 or later: adata.write_h5ad(file)"
+_OTHERS = {
+    "a loom file": (
+        ("matrix", "row_attrs", "col_attrs"),
+        "convert it with anndata: anndata.io.read_loom(file).write_h5ad('cells.h5ad')",
+    ),
+    "a MuData file (.h5mu), of several modalities": (
+        ("mod",),
+        "write one of them: mudata.read(file)['rna'].write_h5ad('cells.h5ad')",
+    ),
+    "a Seurat file (.h5seurat)": (
+        ("assays", "cell.names"),
+        "in R, SeuratDisk::Convert(file, 'h5ad'), or Matrix::writeMM(counts, 'counts.mtx')",
+    ),
+    "CellRanger's molecule_info.h5, with a row for each molecule": (
+        ("barcode_idx", "molecule_info"),
+        "give filtered_feature_bc_matrix.h5, which is beside it",
+    ),
+}
+"""Other HDF5 files: some members of each, one at least, and what to do."""
+
+
+def recognises_h5ad(source: Source) -> bool:
+    """Recognise HDF5, or a name that ends in `.h5ad`."""
+    return source.named(".h5ad") or source.head.startswith(SIGNATURE)
+
+
+def read_h5ad(path: Path, reading: Reading) -> Corpus:
+    """Read `X`, or the layer `reading.layer`, sparse or dense; `raw` is `raw.X`.
+
+    Names come from `obs` and words from `var`, or from `raw.var`; with `reading.transpose` it is
+    the reverse. Needs h5py: `pip install 'simplex_jax[h5ad]'`.
+    """
+    with corpus_errors(path), _opened(path) as data:
+        table = data.matrix(reading.layer)
+        words, names = data.words(reading.layer), data.labels("obs")
+    return corpus_of(table, path, reading, words, names)
+
+
+@contextmanager
+def h5ad_blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
+    """Read some documents at a time if each is contiguous: a dense or `csr` array of cells.
+
+    With `reading.transpose`, a `csc` array. Any other array is read whole.
+    """
+    with _opened(path) as data:
+        with corpus_errors(path):
+            pieces = data.pieces(reading.layer, transpose=reading.transpose)
+        if pieces is None:
+            corpus = read_h5ad(path, reading)
+            yield Blocks(corpus.vocabulary, iter([corpus.counts]), corpus.names)
+            return
+        with corpus_errors(path):
+            words, names = data.words(reading.layer), data.labels("obs")
+        if reading.transpose:
+            words, names = names, words
+        if reading.vocabulary is not None:
+            words = list(read_vocabulary(reading.vocabulary))
+        check_length(path, reading, "words in the vocabulary", words, "columns", pieces.shape[1])
+        yield Blocks(words, _blocks_of(path, data, pieces, reading.layer), names)
+
+
+def _blocks_of(
+    path: Path, data: "_AnnData", pieces: Pieces, layer: str | None
+) -> Iterator[sp.csr_array]:
+    for first, last in pieces.cuts:
+        with corpus_errors(path):
+            block = pieces.read(first, last)
+            data.check_whole(block.data, layer)
+        yield block
+
+
+def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
+    """Read columns of `obs`, or of `var` with `reading.transpose`."""
+    axis = "var" if reading.transpose else "obs"
+    with corpus_errors(path), _opened(path) as data:
+        names = data.labels(axis)
+        values = {name: data.column(axis, name) for name in data.wanted(axis, wanted)}
+    if reading.names is not None:
+        names = list(read_names(reading.names))
+    return Metadata(tuple(names), values)
+
+
+def describe_columns_of(path: Path, reading: Reading) -> str:
+    """Return which columns there are of `obs`, or of `var` with `reading.transpose`."""
+    axis = "var" if reading.transpose else "obs"
+    with corpus_errors(path), _opened(path) as data:
+        titles = data.titles(axis)
+    return f"columns of {axis}, for --by: {tables.list_columns(titles)}"
+
+
+H5AD = Format(
+    "h5ad",
+    "counts",
+    "AnnData, .h5ad",
+    recognises_h5ad,
+    read_h5ad,
+    ("names", "transpose", "layer"),
+    blocks=h5ad_blocks,
+    columns=metadata,
+    taken=describe_columns_of,
+)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator["_AnnData"]:
+    with opened(path, _REMEDY) as contents:
+        yield _AnnData(contents)
+
+
+def _is_date_or_missing(value: Any) -> bool:
+    return isinstance(value, str) and (value in MISSING or _DATE.match(value) is not None)
+
+
+class _AnnData:
+    """The matrices and tables of an open file."""
+
+    def __init__(self, contents: Contents):
+        self._contents = contents
+        for kind, (members, remedy) in _OTHERS.items():
+            if not contents.has("obs", "var") and contents.has(*members):
+                raise contents.error(f"this is {kind}", remedy)
+
+    def matrix(self, layer: str | None) -> sp.sparray:
+        """Return the matrix `X`, or a layer."""
+        member = self._member(layer)
+        if self._contents.is_group(member):
+            encoding = member.attrs.get("encoding-type")
+            if encoding not in ("csr_matrix", "csc_matrix"):
+                raise self._contents.error(f"{_named(layer)} is {printable(encoding)}")
+            table = self._contents.compressed(member, encoding[:3], member.attrs["shape"])
+        else:
+            table = sp.coo_array(self._contents.numbers(member, 2))
+        self.check_whole(table.data, layer)
+        return table
+
+    def pieces(self, layer: str | None, *, transpose: bool) -> Pieces | None:
+        """Return the matrix in pieces; None if documents are not contiguous."""
+        member = self._member(layer)
+        if not self._contents.is_group(member):
+            return None if transpose else self._contents.dense_pieces(member)
+        if member.attrs.get("encoding-type") != ("csc_matrix" if transpose else "csr_matrix"):
+            return None
+        documents, words = np.asarray(member.attrs["shape"])[:: -1 if transpose else 1].tolist()
+        return self._contents.compressed_pieces(member, documents, words)
+
+    def _member(self, layer: str | None) -> Any:
+        """Return the dataset or group of the matrix `X`, or of a layer."""
+        places = self._layers()
+        name = "X" if layer is None else layer
+        if name in places:
+            parts, member = places[name], self._contents.file
+            for part in parts:
+                member = self._contents.item(member, part)
+            return member
+        if layer is None:
+            problem, option = "there is no X", "give --layer (layer), "
+        else:
+            problem, option = f"no layer {printable(layer)!r}", "give "
+        listed = ", ".join(map(printable, places))
+        raise self._contents.error(problem, f"{option}one of these: {listed}" if places else None)
+
+    def _layers(self) -> dict[str, tuple[str, ...]]:
+        """Return the places of the matrices: `X`, the layers, and `raw.X` as `raw`, if any.
+
+        If a layer is called `raw`, `raw.X` has its full name.
+        """
+        contents, places = self._contents, dict[str, tuple[str, ...]]()
+        if contents.has("X"):
+            member = contents.item(contents.file, "X")
+            if member.attrs.get("encoding-type") != "null":
+                places["X"] = ("X",)
+        if contents.has("layers"):
+            layers = contents.item(contents.file, "layers")
+            places |= {name: ("layers", name) for name in layers}
+        if contents.has("raw") and contents.is_group(contents.item(contents.file, "raw")):
+            places["raw.X" if "raw" in places else "raw"] = ("raw", "X")
+        return places
+
+    def check_whole(self, values: np.ndarray, layer: str | None) -> None:
+        """Raise a CorpusError unless all values are whole numbers."""
+        if values.dtype.kind == "f" and (values != np.floor(values)).any():
+            others = [printable(name) for name in self._layers() if name != (layer or "X")]
+            choice = ", ".join(others) or "none"
+            raise self._contents.error(
+                f"{_named(layer)} has values that are not whole numbers",
+                f"give --layer (layer) with the raw counts; there are: {choice}",
+            )
+
+    def words(self, layer: str | None) -> list[str]:
+        """Return the words of a matrix: `raw` has its own."""
+        if layer is not None and self._layers().get(layer) == ("raw", "X"):
+            return self._index(self._contents.item(self._contents.file, "raw"), "var", "raw.var")
+        return self.labels("var")
+
+    def labels(self, axis: str) -> list[str]:
+        """Return the index of `obs` or `var`."""
+        return self._index(self._contents.file, axis, axis)
+
+    def _index(self, group: Any, axis: str, name: str) -> list[str]:
+        table = self._contents.item(group, axis)
+        if not self._contents.is_group(table):
+            raise self._contents.error(f"{name} is in an old format")
+        index = self._contents.item(table, str(table.attrs["_index"]))
+        what = f"the index of {name}"
+        if self._nullable(index):
+            self._contents.check_strings(self._contents.item(index, "values"), what)
+            labels = self._values(index, what)
+            if None in labels:
+                problem = f"{what} has no label at row {labels.index(None)} (counted from 0)"
+                raise self._contents.error(problem, "give every row one")
+            return labels
+        return self._contents.strings(index, what)
+
+    def titles(self, axis: str) -> list[str]:
+        """Return the names of the columns of `obs` or `var`."""
+        table = self._contents.item(self._contents.file, axis)
+        index = str(table.attrs["_index"])
+        return [name for name in table if name != index and not name.startswith("__")]
+
+    def wanted(self, axis: str, names: Sequence[str]) -> list[str]:
+        """Return names of columns of `obs` or `var`, checking that all exist."""
+        contents = self._contents
+        return tables.find_columns(
+            list(contents.item(contents.file, axis)), names, contents.path, None
+        )
+
+    def column(self, axis: str, name: str) -> Sequence[Any]:
+        """Return a column of `obs` or `var`: numbers, booleans, strings, or categories.
+
+        A missing value is None, and categories that are dates are strings.
+        """
+        contents = self._contents
+        member = contents.item(contents.item(contents.file, axis), name)
+        what = f"column {printable(name)} of {axis}"
+        if contents.is_group(member) and not self._nullable(member):
+            if member.attrs.get("encoding-type") != "categorical":
+                raise contents.error(f"{what} is not of numbers, strings or categories")
+            groups = self._values(contents.item(member, "categories"), what)
+            codes = contents.numbers(contents.item(member, "codes"), 1)
+            values = Categorical(codes.tolist(), groups)
+            # AnnData writes texts as categories, too, and texts that are dates are no groups.
+            return list(values) if all(map(_is_date_or_missing, groups)) else values
+        return self._values(member, what)
+
+    def _nullable(self, member: Any) -> bool:
+        """Return whether this has values and a mask of missing ones, as nullable pandas arrays."""
+        encoding = str(member.attrs.get("encoding-type"))
+        return self._contents.is_group(member) and encoding.startswith("nullable-")
+
+    def _values(self, array: Any, what: str) -> list[Any]:
+        contents = self._contents
+        if self._nullable(array):
+            values = self._values(contents.item(array, "values"), what)
+            mask = contents.numbers(contents.item(array, "mask"), 1).tolist()
+            if len(mask) != len(values):
+                raise contents.error(f"{what} has {len(mask)} of {len(values)} masks")
+            return [None if hidden else value for hidden, value in zip(mask, values, strict=True)]
+        if contents.are_strings(array):
+            return contents.strings(array, what)
+        return contents.numbers(array, 1).tolist()
+
+
+def _named(layer: str | None) -> str:
+    return "X" if layer is None else f"layer {printable(layer)}"
+
+
+# 10x Genomics: a folder of a matrix, its features and barcodes, or CellRanger's `.h5`.
+#
+# Features are words, and barcodes are documents.
+
+_MATRIX, _BARCODES = "matrix.mtx", ("barcodes.tsv",)
+_REMEDY_10X = "give filtered_feature_bc_matrix.h5 as CellRanger wrote it"
+
+
+class _Place(NamedTuple):
+    """The files of one matrix."""
+
+    matrix: Path
+    features: Path
+    barcodes: Path
+
+
+class _Features(NamedTuple):
+    """The features to count."""
+
+    words: Sequence[str]  # distinct
+    chosen: np.ndarray  # their places among all features, int64
+
+
+def recognises_tenx(source: Source) -> bool:
+    """Recognise the folder, the matrix in it, or a `.h5` file of CellRanger."""
+    if source.head.startswith(SIGNATURE):
+        return not source.named(".h5ad") and _is_of_cellranger(source.path)
+    return bool(_places(source.path))
+
+
+def read_tenx(path: Path, reading: Reading) -> Corpus:
+    """Read the counts of features in barcodes.
+
+    The words are the names of the features; those that occur again get `-1`, `-2` and so on, as in
+    AnnData. Of features of several types, such as genes and antibodies, or of several genomes
+    (CellRanger 2), `reading.layer` says which are counted. Names of files may have a common prefix,
+    as in GEO. The features are in rows, whether or not `reading.transpose` says so.
+    """
+    if os.path.isdir(path) or _places(path):
+        table, features, barcodes = _read_folder(path, reading)
+    else:
+        with corpus_errors(path), opened(path, _REMEDY_10X) as contents:
+            group, features, barcodes, shape = _members(contents, reading)
+            table = contents.compressed(group, "csr", shape)
+    counts = sp.csr_array(table)[:, features.chosen]
+    return corpus_of(counts, path, replace(reading, transpose=False), features.words, barcodes)
+
+
+@contextmanager
+def tenx_blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
+    """Read some barcodes of a `.h5` file at a time; a folder is read whole."""
+    if os.path.isdir(path) or _places(path):
+        corpus = read_tenx(path, reading)
+        yield Blocks(corpus.vocabulary, iter([corpus.counts]), corpus.names)
+        return
+    with opened(path, _REMEDY_10X) as contents:
+        with corpus_errors(path):
+            group, features, barcodes, shape = _members(contents, reading)
+            pieces = contents.compressed_pieces(group, *shape)
+        words = features.words
+        if reading.vocabulary is not None:
+            words = read_vocabulary(reading.vocabulary)
+        width = len(features.words)
+        check_length(path, reading, "words in the vocabulary", words, "features", width)
+
+        def counts() -> Iterator[sp.csr_array]:
+            for first, last in pieces.cuts:
+                with corpus_errors(path):
+                    block = pieces.read(first, last)[:, features.chosen]
+                yield block
+
+        yield Blocks(words, counts(), barcodes)
+
+
+TENX = Format(
+    "10x",
+    "counts",
+    "10x Genomics, a folder of matrix, features and barcodes, or CellRanger's .h5",
+    recognises_tenx,
+    read_tenx,
+    ("names", "transpose", "layer"),
+    blocks=tenx_blocks,
+)
+
+
+def _places(path: Path) -> list[_Place]:
+    """Return the matrices of a folder, or the one of a file, with features and barcodes beside."""
+    if os.path.isdir(path):
+        folder, files = path, sorted(os.listdir(path))
+    else:
+        folder, files = path.parent, [path.name]
+    places = []
+    for name in files:
+        plain = content_name(Path(name))
+        if not plain.endswith(_MATRIX):
+            continue
+        prefix = name[: len(plain) - len(_MATRIX)]
+        features, barcodes = _beside(folder, prefix, FEATURES), _beside(folder, prefix, _BARCODES)
+        if features is not None and barcodes is not None:
+            places.append(_Place(folder / name, features, barcodes))
+    return places
+
+
+def _beside(folder: Path, prefix: str, names: Sequence[str]) -> Path | None:
+    files = (folder / f"{prefix}{name}{end}" for name in names for end in ("", *SUFFIXES))
+    return next((file for file in files if file.is_file()), None)
+
+
+def _read_folder(path: Path, reading: Reading) -> tuple[sp.sparray, _Features, Sequence[str]]:
+    """Return counts of all features [barcodes, features], the features to count, and barcodes."""
+    places = _places(path)
+    if len(places) != 1:
+        several = ", ".join(printable(place.matrix.name) for place in places[:4])
+        problem = f"{len(places)} matrices ({several})" if places else "no matrix.mtx"
+        remedy = "give the matrix with its features.tsv and barcodes.tsv beside it"
+        raise error_at(path, problem, remedy)
+    place = places[0]
+    ids, names, types = read_features(place.features)
+    barcodes = read_names(place.barcodes)
+    table: sp.sparray = matrices.read_matrix(place.matrix).T
+    if table.shape != (len(barcodes), len(ids)):
+        if table.shape != (len(ids), len(barcodes)):
+            rows, columns = table.shape[::-1]
+            problem = (
+                f"{rows} rows and {columns} columns for {len(ids)} features in "
+                f"{printable(place.features.name)} and {len(barcodes)} barcodes"
+            )
+            raise error_at(place.matrix, problem, "give files of the same samples")
+        table = table.T  # as some programs write it: the labels show how it lies
+    return table, _selected(names, types, place.features, reading), barcodes
+
+
+def _selected(
+    names: Sequence[str], types: Sequence[str], path: Path, reading: Reading
+) -> _Features:
+    """Select features of one type, that of the layer."""
+    kinds = dict.fromkeys(types)
+    layer = reading.layer
+    if layer is None and len(kinds) == 1:
+        layer = types[0]
+    if layer not in kinds:
+        counted = ", ".join(f"{printable(kind)!r} ({types.count(kind):,})" for kind in kinds)
+        problem = f"features of {len(kinds)} types: {counted}" if len(kinds) > 1 else counted
+        if reading.layer is not None:
+            problem = f"no features of type {printable(reading.layer)!r}, but {counted}"
+        raise error_at(path, problem, "give one of these as --layer (layer)")
+    chosen = [place for place, kind in enumerate(types) if kind == layer]
+    return _Features(distinct([names[place] for place in chosen]), np.array(chosen))
+
+
+def _is_of_cellranger(path: Path) -> bool:
+    """Return whether an HDF5 file is one of CellRanger; False if that cannot be found out."""
+    try:
+        with corpus_errors(path), opened(path, _REMEDY_10X) as contents:
+            return bool(_groups(contents))
+    except CorpusError:
+        return False  # `h5ad` gives the reason
+
+
+def _groups(contents: Contents) -> list[str]:
+    """Return the names of the matrices: `matrix`, or those of genomes (CellRanger 2)."""
+    if contents.has("matrix"):
+        group = contents.file["matrix"]
+        return ["matrix"] if contents.is_group(group) and "barcodes" in group else []
+    return [
+        name
+        for name, group in contents.file.items()
+        if contents.is_group(group) and {"barcodes", "gene_names", "indptr"} <= set(group)
+    ]
+
+
+def _members(
+    contents: Contents, reading: Reading
+) -> tuple[Any, _Features, Sequence[str], tuple[int, int]]:
+    """Return the group of the counts, the features to count, the barcodes and the shape."""
+    groups = _groups(contents)
+    if not groups:
+        raise contents.error("no matrix with barcodes")
+    if groups == ["matrix"]:
+        group = contents.item(contents.file, "matrix")
+        table = contents.item(group, "features")
+        names = contents.strings(contents.item(table, "name"), "the names of features")
+        types = contents.strings(contents.item(table, "feature_type"), "the types of features")
+        features = _selected(names, types, contents.path, reading)
+    else:
+        genome = reading.layer if len(groups) > 1 or reading.layer else groups[0]
+        if genome not in groups:
+            listed = ", ".join(map(printable, groups))
+            remedy = "give one of these as --layer (layer)"
+            raise contents.error(f"genes of these genomes: {listed}", remedy)
+        group = contents.item(contents.file, genome)
+        names = contents.strings(contents.item(group, "gene_names"), "the names of genes")
+        features = _Features(distinct(names), np.arange(len(names)))
+    barcodes = contents.strings(contents.item(group, "barcodes"), "the barcodes")
+    width, documents = contents.numbers(contents.item(group, "shape"), 1).tolist()
+    if (documents, width) != (len(barcodes), len(names)):
+        problem = f"shape {width}, {documents} with {len(names)} features, {len(barcodes)} barcodes"
+        raise contents.error(problem)
+    return group, features, barcodes, (documents, width)

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from simplex_jax._src.corpus.corpus import Corpus, error_at, printable
-from simplex_jax._src.corpus.encodings import Encoding
-from simplex_jax._src.corpus.files import text_lines
-from simplex_jax._src.corpus.formats import columns
-from simplex_jax._src.corpus.formats.format import Format, Source
-from simplex_jax._src.corpus.reading import Metadata, Reading, corpus_of_texts
+from simplex_jax._src.corpus.files import Encoding, text_lines
+from simplex_jax._src.corpus.formats import tables
+from simplex_jax._src.corpus.reading import Format, Metadata, Reading, Source, corpus_of_texts
 
 _START = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
 _ONE_A_LINE = "write one object a line, as `jq -c '.[]'` does of an array"
@@ -36,14 +34,14 @@ def read(path: Path, reading: Reading) -> Corpus:
 def resolve(path: Path, reading: Reading) -> Reading:
     """Fill in the fields of the first object; see `columns.resolved`."""
     for line, entry in _objects(path, reading.coding):
-        return columns.resolved(list(entry), reading, path, line)
+        return tables.resolve_columns(list(entry), reading, path, line)
     return reading
 
 
 def taken(path: Path, reading: Reading) -> str:
     """Return from which fields texts and names come, and which others the first object has."""
     entry = next((entry for _, entry in _objects(path, reading.coding)), dict[str, Any]())
-    return columns.taken(list(entry), reading)
+    return tables.describe_columns(list(entry), reading)
 
 
 def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
@@ -55,7 +53,7 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
     fields, name = dict[str, None](), None
     for number, (line, entry) in enumerate(_objects(path, reading.coding), start=1):
         if number == 1:
-            name = columns.id_column(list(entry), reading.id_column, path, line)
+            name = tables.find_id_column(list(entry), reading.id_column, path, line)
         names.append(str(number) if name is None else _name(entry, name, path, line))
         fields |= dict.fromkeys(entry)
         for field, collected in values.items():
@@ -63,7 +61,7 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
             if not isinstance(value, str | int | float | None):
                 raise _field_error(path, line, field, value, "give a string or a number")
             collected.append(_escape_surrogates(value) if isinstance(value, str) else value)
-    columns.wanted(list(fields), wanted, path, None)
+    tables.find_columns(list(fields), wanted, path, None)
     return Metadata(tuple(names), dict(values))
 
 
@@ -72,7 +70,7 @@ def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
     text = name = None
     for number, (line, entry) in enumerate(_objects(path, reading.coding), start=1):
         if text is None:
-            chosen = columns.resolved(list(entry), reading, path, line)
+            chosen = tables.resolve_columns(list(entry), reading, path, line)
             text, name = chosen.text_column or "", chosen.id_column
         value = _field(entry, text, path, line)
         if value is not None and not isinstance(value, str):

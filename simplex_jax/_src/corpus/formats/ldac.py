@@ -16,10 +16,9 @@ import scipy.sparse as sp
 
 from simplex_jax._src.corpus import files
 from simplex_jax._src.corpus.corpus import MAX_COUNT, MAX_WORDS, Corpus, error_at
-from simplex_jax._src.corpus.formats.format import Format, Source
-from simplex_jax._src.corpus.formats.matrix import corpus_of
-from simplex_jax._src.corpus.packed import content_name
-from simplex_jax._src.corpus.reading import Blocks, Reading
+from simplex_jax._src.corpus.files import content_name
+from simplex_jax._src.corpus.formats.matrices import corpus_of
+from simplex_jax._src.corpus.reading import Blocks, Format, Reading, Source
 from simplex_jax._src.corpus.vocabulary import read_vocabulary, vocabulary_beside
 
 _LINE = re.compile(rb"(\d{1,9})((?:[ \t]+\d+:\d+)*)[ \t]*\r?")

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from simplex_jax._src.corpus.corpus import Corpus
 from simplex_jax._src.corpus.files import text_lines
-from simplex_jax._src.corpus.formats.format import Format, Source
-from simplex_jax._src.corpus.reading import Reading, corpus_of_texts
+from simplex_jax._src.corpus.reading import Format, Reading, Source, corpus_of_texts
 
 
 def recognises(source: Source) -> bool:

@@ -11,13 +11,11 @@ import scipy.sparse as sp
 
 from simplex_jax._src.corpus import files
 from simplex_jax._src.corpus.corpus import MAX_WORDS, Corpus, error_at
-from simplex_jax._src.corpus.encodings import Encoding
-from simplex_jax._src.corpus.files import MAX_UNUSED, shown, text_lines
-from simplex_jax._src.corpus.formats import columns
-from simplex_jax._src.corpus.formats.format import Format, Source
-from simplex_jax._src.corpus.formats.matrix import corpus_of
+from simplex_jax._src.corpus.files import MAX_UNUSED, Encoding, shown, text_lines
+from simplex_jax._src.corpus.formats import tables
+from simplex_jax._src.corpus.formats.matrices import corpus_of
 from simplex_jax._src.corpus.frames import TEXT
-from simplex_jax._src.corpus.reading import Metadata, Reading, corpus_of_texts
+from simplex_jax._src.corpus.reading import Format, Metadata, Reading, Source, corpus_of_texts
 
 _LINE = re.compile(r"(\S*)[\s,]*(\S*)[\s,]*(.*)")
 """The regular expression by which `mallet import-file` divides lines."""
@@ -65,7 +63,7 @@ def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
 
 def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
     """Read the labels, a column called `label`."""
-    chosen = columns.wanted(["label"], wanted, path, None)
+    chosen = tables.find_columns(["label"], wanted, path, None)
     instances = list(_instances(path, reading))
     names = tuple(name for name, _, _ in instances)
     return Metadata(names, {column: [label for _, label, _ in instances] for column in chosen})

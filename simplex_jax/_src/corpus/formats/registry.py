@@ -3,49 +3,43 @@
 from dataclasses import fields
 from pathlib import Path
 
-from simplex_jax._src.corpus import encodings
+from simplex_jax._src.corpus import files
 from simplex_jax._src.corpus.corpus import printable
 from simplex_jax._src.corpus.formats import (
-    arrays,
-    dense,
     folder,
-    h5ad,
+    hdf5,
     jsonl,
     ldac,
     lines,
     mallet,
-    matrix_market,
-    npz,
+    matrices,
     stored,
     svmlight,
-    table,
-    tenx,
-    triples,
+    tables,
     uci,
 )
-from simplex_jax._src.corpus.formats.format import Format, Kind, source_of
-from simplex_jax._src.corpus.reading import Reading
+from simplex_jax._src.corpus.reading import Format, Kind, Reading, source_of
 from simplex_jax._src.corpus.text import TextOptions
 
 _ALL = (
     stored.FORMAT,
-    tenx.FORMAT,
+    hdf5.TENX,
     folder.FORMAT,
-    npz.FORMAT,
-    h5ad.FORMAT,
-    matrix_market.FORMAT,
-    triples.FORMAT,
-    table.CSV,
-    table.TSV,
+    matrices.NPZ,
+    hdf5.H5AD,
+    matrices.MTX,
+    tables.TRIPLES,
+    tables.CSV,
+    tables.TSV,
     jsonl.FORMAT,
     uci.FORMAT,
     ldac.FORMAT,
     svmlight.FORMAT,
-    dense.FORMAT,
+    tables.DENSE,
     mallet.STATE,
     mallet.INSTANCES,
     lines.FORMAT,
-    arrays.FORMAT,
+    matrices.VECTORS,
 )
 
 _COMMON = ("format", "vocabulary", "text", "encoding", "encoding_errors")
@@ -99,7 +93,7 @@ def selected(path: Path, reading: Reading, kind: Kind) -> Format:
 
     Raises a ValueError for an option that the format does not support.
     """
-    encodings.ascii_compatible(reading.encoding)  # before any file is read
+    files.ascii_compatible(reading.encoding)  # before any file is read
     entry = recognised(path, kind) if reading.format is None else named(reading.format, kind)
     unsupported = {
         field.name: value

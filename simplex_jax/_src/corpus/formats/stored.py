@@ -5,9 +5,8 @@ from pathlib import Path
 
 from simplex_jax._src.corpus import store
 from simplex_jax._src.corpus.corpus import Corpus, error_at
-from simplex_jax._src.corpus.formats.format import Format, Source
-from simplex_jax._src.corpus.reading import Reading
-from simplex_jax._src.corpus.store.stored import MANIFEST
+from simplex_jax._src.corpus.reading import Format, Reading, Source
+from simplex_jax._src.corpus.store import MANIFEST
 
 
 def recognises(source: Source) -> bool:

@@ -11,9 +11,8 @@ import scipy.sparse as sp
 
 from simplex_jax._src.corpus import files
 from simplex_jax._src.corpus.corpus import Corpus, error_at, printable
-from simplex_jax._src.corpus.formats.format import Format, Source
-from simplex_jax._src.corpus.formats.matrix import corpus_of
-from simplex_jax._src.corpus.reading import Reading
+from simplex_jax._src.corpus.formats.matrices import corpus_of
+from simplex_jax._src.corpus.reading import Format, Reading, Source
 from simplex_jax._src.corpus.vocabulary import read_vocabulary
 from simplex_jax._src.extras import needed
 

@@ -12,11 +12,11 @@ import numpy as np
 from simplex_jax._src import corpus as corpora
 from simplex_jax._src.cli import console, counts, options
 from simplex_jax._src.cli.commands import Commands, Other, Transform, load
-from simplex_jax._src.cli.errors import one_line_errors
+from simplex_jax._src.cli.console import one_line_errors
 from simplex_jax._src.corpus import Corpus, Reading
 from simplex_jax._src.corpus.files import as_path
 from simplex_jax._src.corpus.formats import registry
-from simplex_jax._src.corpus.formats.table import read_frame
+from simplex_jax._src.corpus.formats.tables import read_frame
 from simplex_jax._src.corpus.frames import Frame
 from simplex_jax._src.models.dpm import MODEL, Fit, fitting, tables, variables
 from simplex_jax._src.models.dpm.clusters import assign
@@ -234,7 +234,7 @@ def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, 
             )
         mapped = counts.read_as(variables.vocabulary, earlier, path, reading)
         rows = variables.rows(mapped.corpus.counts)
-        return Other(rows, mapped.corpus.names, counts.described(mapped))
+        return Other(rows, mapped.corpus.names, counts.describe_coverage(mapped))
     of_counts = FILE_OPTIONS.keys() - _OF_TABLES
     if reading["format"] not in (None, _TABLE):
         of_counts |= {"format"}
@@ -270,7 +270,7 @@ def _transform(
 @click.command()
 @click.argument("input", type=options.PATH)
 @options.model_option
-@options.together(*FILE_OPTIONS.values())
+@options.compose(*FILE_OPTIONS.values())
 @options.common_options
 @one_line_errors
 def evaluate(input: Path, model: Path, quiet: bool, **reading: Any) -> None:

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src.arguments import as_number
 from simplex_jax._src.base import Kernel, PyTree
-from simplex_jax._src.corpus.cells import reads_as_number
+from simplex_jax._src.corpus.frames import reads_as_number
 from simplex_jax._src.draws.keys import split
 from simplex_jax._src.evaluate import diagnostics
 from simplex_jax._src.evaluate import partitions as point_partitions

@@ -19,10 +19,10 @@ import scipy.sparse as sp
 from simplex_jax._src.arguments import as_number
 from simplex_jax._src.base import PyTree
 from simplex_jax._src.corpus import Corpus, frames, from_counts
-from simplex_jax._src.corpus import cells as table_cells
 from simplex_jax._src.corpus import digest as digest_of_corpus
+from simplex_jax._src.corpus import frames as table_cells
 from simplex_jax._src.corpus.corpus import digest_parts
-from simplex_jax._src.corpus.mapping import even_empty
+from simplex_jax._src.corpus.vocabulary import even_empty
 from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families.categorical import variables as by_variable

@@ -9,9 +9,9 @@ import click
 import numpy as np
 
 from simplex_jax._src import corpus as corpora
-from simplex_jax._src.cli import console, counts, options, topics
+from simplex_jax._src.cli import console, counts, options
 from simplex_jax._src.cli.commands import Commands, Other, Transform, load
-from simplex_jax._src.cli.errors import one_line_errors, usage
+from simplex_jax._src.cli.console import one_line_errors, usage
 from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.models.dtm import MODEL, Fit, fitting
 from simplex_jax._src.models.dtm.options import Arguments
@@ -111,7 +111,7 @@ def _announce(plan: Plan) -> str:
         for name, value in (("alpha", settings.alpha), ("beta", settings.beta))
     )
     return (
-        f"{topics.described(plan._replace(data=plan.data.corpus))}\n"
+        f"{counts.describe_plan(plan._replace(data=plan.data.corpus))}\n"
         f"{counted(settings.num_topics, 'topic')} in {counted(number, 'slice')}{ends}{chains}, "
         f"{learned}, seed {settings.seed}, {console.machine()}, "
         f"{engine.described(settings.engine)}"
@@ -132,7 +132,9 @@ def _other(
     place = np.full(len(mapped.corpus.names), -1)
     if columns:
         place = fitted.slices.find(mapped.corpus.names, **columns)
-    return Other((mapped.corpus.counts, place), mapped.corpus.names, counts.described(mapped))
+    return Other(
+        (mapped.corpus.counts, place), mapped.corpus.names, counts.describe_coverage(mapped)
+    )
 
 
 def _write(
@@ -149,7 +151,7 @@ def _write(
 @click.argument("input", type=options.PATH)
 @options.model_option
 @options.seed_option
-@options.together(*counts.FILE_OPTIONS.values(), *_COLUMNS.values())
+@options.compose(*counts.FILE_OPTIONS.values(), *_COLUMNS.values())
 @options.common_options
 @one_line_errors
 def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -> None:
@@ -176,7 +178,7 @@ def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -
 COMMANDS = Commands(
     model=MODEL,
     help="Find topics in INPUT that change through time (--time) or between groups (--by), and "
-    "write them to a directory.\n\n" + topics.INPUT,
+    "write them to a directory.\n\n" + counts.INPUT,
     reading={**_COLUMNS, **_SLICES, **counts.READING},
     file_reading={**counts.FILE_OPTIONS, **_COLUMNS},
     check_reading=_check,

@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax._src.corpus import Corpus, digest, split
-from simplex_jax._src.corpus.cells import cells_of, texts_of
 from simplex_jax._src.corpus.corpus import printable
+from simplex_jax._src.corpus.frames import cells_of, texts_of
 from simplex_jax._src.evaluate.covariates import Column, column
 from simplex_jax._src.evaluate.diagnostics import listed
 from simplex_jax._src.models.topics.data import (

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from simplex_jax._src import corpus as corpora
-from simplex_jax._src.cli import console, counts, options, topics
+from simplex_jax._src.cli import console, counts, options
 from simplex_jax._src.cli.commands import Commands, load
-from simplex_jax._src.cli.errors import one_line_errors
+from simplex_jax._src.cli.console import one_line_errors
 from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.models.hdp import MODEL, Fit
 from simplex_jax._src.models.hdp.report import numbers_by_chain
@@ -37,7 +37,7 @@ def _announce(plan: Plan) -> str:
         for name, value in (("alpha", settings.alpha), ("gamma", settings.gamma))
     ]
     return (
-        f"{topics.described(plan)}\n"
+        f"{counts.describe_plan(plan)}\n"
         f"hierarchical Dirichlet process{chains}, from {initial}, "
         f"{', '.join(priors)}, beta {settings.beta:g}, seed {settings.seed}, {console.machine()}, "
         f"{engine.described(settings.engine)}"
@@ -62,7 +62,7 @@ def _outcome(fitted: Fit) -> str:
 @click.argument("input", type=options.PATH)
 @options.model_option
 @options.seed_option
-@options.together(*counts.FILE_OPTIONS.values())
+@options.compose(*counts.FILE_OPTIONS.values())
 @options.common_options
 @one_line_errors
 def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -> None:
@@ -75,7 +75,7 @@ def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -
     """
     fitted, earlier = load(MODEL, model)
     mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)
-    console.speaker(quiet)(counts.described(mapped))
+    console.speaker(quiet)(counts.describe_coverage(mapped))
     halves = corpora.split_tokens(mapped.corpus.counts, seed)
     measured = evaluation.measure_completion(fitted, *halves, seed=seed) | {
         "unknown_tokens": mapped.unknown
@@ -86,16 +86,16 @@ def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -
 COMMANDS = Commands(
     model=MODEL,
     help="Find topics in INPUT, infer their number, and write them to a directory.\n\n"
-    + topics.INPUT,
+    + counts.INPUT,
     reading=counts.READING,
     file_reading=counts.FILE_OPTIONS,
     read=_read,
     resolve_reading=counts.resolved,
-    other=topics.other,
+    other=counts.read_other,
     shown=("perplexity", "topics", "tokens_per_second"),
     announce=_announce,
     outcome=_outcome,
-    transform=topics.transform(
+    transform=counts.transform_shares(
         "hdp",
         error="standard error of each document's most uncertain share over the kept samples",
         rest=True,

@@ -13,11 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax._src import corpus as corpora
-from simplex_jax._src.cli import console, counts, options, topics
+from simplex_jax._src.cli import console, counts, options
 from simplex_jax._src.cli.commands import Commands, load
-from simplex_jax._src.cli.declared import declared_options
-from simplex_jax._src.cli.errors import one_line_errors, usage
-from simplex_jax._src.corpus import Corpus, stopwords, store
+from simplex_jax._src.cli.console import one_line_errors, usage
+from simplex_jax._src.cli.options import declared_options
+from simplex_jax._src.corpus import Corpus, store, vocabulary
 from simplex_jax._src.corpus.files import STANDARD_INPUT
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.evaluate import matching
@@ -91,7 +91,7 @@ _BY = click.option(
     "[default: INPUT itself]",
 )
 @click.option("--id-column", help="Its column of names.  [default: recognised, such as id or name]")
-@options.together(*declared_options(Question))
+@options.compose(*declared_options(Question))
 @click.option("--out", type=options.PATH, default=Path("effects.csv"), show_default=True)
 @click.option("--plot", type=options.PATH, help="Picture, .svg, .png or .pdf.  [default: OUT.svg]")
 @click.option(
@@ -226,7 +226,7 @@ def _announce(plan: Plan) -> str:
     alpha = _prior("alpha", settings.alpha, settings.num_topics, "topic")
     beta = _prior("beta", settings.beta, size.words, "word")
     lines = [
-        topics.described(plan),
+        counts.describe_plan(plan),
         f"{counted(settings.num_topics, 'topic')} by {settings.sampler} with {settings.counts} "
         f"counts{chains}, alpha {alpha}, beta {beta}, "
         f"{counted(settings.batch_size, 'document')} a batch, "
@@ -246,7 +246,7 @@ def _announce(plan: Plan) -> str:
         )
     if on_disk(plan.train, settings):
         lines.append(feed.describe_disk(data.size_of(plan.train).tokens, settings.num_topics))
-    if least := stopwords.suggest(data.in_memory(plan.data), 10):
+    if least := vocabulary.suggest(data.in_memory(plan.data), 10):
         shown = ", ".join(f"{entry.word} ({100 * entry.share:.0f}%)" for entry in least)
         lines.append(f"least informative words: {shown}; leave them out with --drop-words FILE")
     return "\n".join(lines)
@@ -338,7 +338,7 @@ _GIVEN = ([True, False, False], [False, True, True])
     "install 'simplex-jax[coherence]').",
 )
 @options.seed_option
-@options.together(*counts.FILE_OPTIONS.values())
+@options.compose(*counts.FILE_OPTIONS.values())
 @options.common_options
 @one_line_errors
 def evaluate(
@@ -385,7 +385,7 @@ def evaluate(
     )
     if input is not None:
         mapped = counts.read_as(fitted.vocabulary, earlier, input, reading)
-        say(counts.described(mapped))
+        say(counts.describe_coverage(mapped))
         if is_left_to_right:
             documents = mapped.corpus.counts
             measures = _probability(fitted, documents, seed, particles=particles, moves=moves)
@@ -401,7 +401,7 @@ def evaluate(
             if path
         ]
         for name, side in zip(("observed", "target"), sides, strict=True):
-            say(f"{name}: {counts.described(side)}")
+            say(f"{name}: {counts.describe_coverage(side)}")
         one, other = (side.corpus for side in sides)
         _check_order(one.names, other.names)
         parts = one.counts, other.counts
@@ -440,7 +440,7 @@ def _probability(fitted: Fit, documents: sp.csr_array, seed: int, **cost: int) -
 @click.command("store")
 @click.argument("input", type=options.PATH)
 @click.argument("directory", type=options.PATH)
-@options.together(*counts.READING.values())
+@options.compose(*counts.READING.values())
 @options.common_options
 @one_line_errors
 def store_command(input: Path, directory: Path, quiet: bool, **reading: Any) -> None:
@@ -487,13 +487,13 @@ def _share(fitted: Fit, plan: Plan, directory: Path, progress: Progress) -> None
 COMMANDS = Commands(
     model=MODEL,
     help="Find topics in INPUT and write them, with their uncertainty, to a directory.\n\n"
-    + topics.INPUT,
+    + counts.INPUT,
     reading={"stream": STREAM, **counts.READING},
     file_reading=counts.FILE_OPTIONS,
     check_reading=check_reading,
     read=read,
     resolve_reading=resolve_reading,
-    other=topics.other,
+    other=counts.read_other,
     shown=("perplexity", "tokens_per_second"),
     goal=("target_ess", "time_limit"),
     following=_following,
@@ -501,7 +501,7 @@ COMMANDS = Commands(
     similarity=matching.affinity,
     announce=_announce,
     outcome=_outcome,
-    transform=topics.transform(
+    transform=counts.transform_shares(
         "lda",
         error="estimated Monte-Carlo error of each document's most uncertain share, at most the "
         "--share-error of the run unless it mixes slowly",

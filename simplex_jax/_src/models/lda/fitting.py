@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import scipy.sparse as sp
 
+from simplex_jax._src import sharded_rows
 from simplex_jax._src.base import State
 from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.corpus.device import Pages
@@ -31,7 +32,7 @@ from simplex_jax._src.models.topics.data import (
 )
 from simplex_jax._src.models.topics.fits import Draw, Shares
 from simplex_jax._src.report.examples import representative
-from simplex_jax._src.runtime import replicas, session
+from simplex_jax._src.runtime import session
 from simplex_jax._src.runtime.checkpoint import ANY, MAPPED
 from simplex_jax._src.runtime.sample_files import Folder
 from simplex_jax._src.runtime.session import Run
@@ -205,9 +206,9 @@ def _portable(plan: Plan, state: State) -> session.Portable:
         placed_labels = sharding.dealt_again(saved, lengths, labels, chains=chains)
         return sharding.with_spread(
             restored,
-            position=replicas.share(restored.position, topics, position),
+            position=sharded_rows.place_rows(restored.position, topics, position),
             labels=placed_labels,
-            counts=replicas.share(sharding.counts_of(restored), topics, counts),
+            counts=sharded_rows.place_rows(sharding.counts_of(restored), topics, counts),
         )
 
     return session.Portable(_without_spread, place)

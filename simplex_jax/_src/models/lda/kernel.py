@@ -22,8 +22,8 @@ from simplex_jax._src.models.topics import concentrations, engine
 from simplex_jax._src.models.topics.concentrations import Evidence, Prior
 from simplex_jax._src.models.topics.native import calls
 from simplex_jax._src.samplers import expanded, scir, sgrhmc, sgrld, smld
-from simplex_jax._src.samplers.rows import Rows, sums
 from simplex_jax._src.schedules import StepSize
+from simplex_jax._src.sharded_rows import Rows, sums
 
 _STATIC = {"static": True}
 

@@ -34,8 +34,8 @@ from simplex_jax._src.models.lda.kernel import (
 from simplex_jax._src.models.lda.seeds import Seeds
 from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.concentrations import LEARN, positive
-from simplex_jax._src.samplers.rows import sums
 from simplex_jax._src.schedules import StepSize
+from simplex_jax._src.sharded_rows import sums
 
 __all__ = [
     "ALPHA",

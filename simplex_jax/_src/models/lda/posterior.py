@@ -11,6 +11,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jax.sharding import NamedSharding
 
+from simplex_jax._src import sharded_rows
 from simplex_jax._src.evaluate import alignment, matching
 from simplex_jax._src.models.goal import Goal
 from simplex_jax._src.models.heldout import measured
@@ -19,7 +20,7 @@ from simplex_jax._src.models.lda.kernel import SAMPLERS
 from simplex_jax._src.models.lda.options import Options
 from simplex_jax._src.models.lda.seeds import Seeds
 from simplex_jax._src.models.topics.data import Size
-from simplex_jax._src.runtime import gathering, replicas
+from simplex_jax._src.runtime import gathering
 from simplex_jax._src.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax._src.runtime.hooks import MAX_STEPS, Event
 from simplex_jax._src.runtime.moments import Moments
@@ -194,9 +195,9 @@ def gather(
     def sample(event: Event) -> gathering.Sample:
         taken = sharding.without_labels(event.state), event.info.topic_tokens
         if rows is None:
-            taken = replicas.first(taken)
+            taken = sharded_rows.on_first_device(taken)
         topics = read(*taken, seeds, chains=chains, memoised=memoised)
-        now = replicas.first(topics._replace(mean=None, variance=None))
+        now = sharded_rows.on_first_device(topics._replace(mean=None, variance=None))
         return gathering.Sample(
             {
                 "topics": topics.mean,
@@ -220,10 +221,10 @@ def gather(
             return {}
         taken = sharding.without_labels(event.state), event.info.topic_tokens
         if rows is None:
-            taken = replicas.first(taken)
+            taken = sharded_rows.on_first_device(taken)
         each = log_likelihood(*taken, seeds, chains=chains)[..., None]
-        total = np.asarray(replicas.whole(each, num_topics), np.float64).sum(axis=(1, 2))
-        tokens = np.asarray(replicas.first(event.info.topic_tokens)).sum(axis=-1)
+        total = np.asarray(sharded_rows.gather_rows(each, num_topics), np.float64).sum(axis=(1, 2))
+        tokens = np.asarray(sharded_rows.on_first_device(event.info.topic_tokens)).sum(axis=-1)
         return {"log_likelihood": total / tokens}
 
     return Posterior(sample, make, window, evaluated)
@@ -256,7 +257,7 @@ def keep(settings: Options, window: Window, folder: Folder | None) -> Kept:
     def sample(event: Event) -> dict[str, np.ndarray]:
         state = event.state
         arrays = {"topics": sharding.topics_of(state), "alpha": state.alpha, "beta": state.beta}
-        arrays = replicas.first(arrays)
+        arrays = sharded_rows.on_first_device(arrays)
         arrays["topics"] = np.exp(arrays["topics"])
         lead = settings.chains == 1
         return {name: np.asarray(array)[None if lead else ...] for name, array in arrays.items()}

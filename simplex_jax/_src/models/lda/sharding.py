@@ -18,6 +18,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from simplex_jax._src import sharded_rows
 from simplex_jax._src.base import Batch, Kernel, PyTree, bind
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus, HostCorpus
@@ -25,10 +26,9 @@ from simplex_jax._src.draws.native import LIBRARY
 from simplex_jax._src.geometry import simplex
 from simplex_jax._src.models.lda import kernel
 from simplex_jax._src.models.lda.kernel import Config, Memory, Shard, State
-from simplex_jax._src.runtime import replicas
 from simplex_jax._src.runtime.checkpoint import Parts
 from simplex_jax._src.samplers import expanded
-from simplex_jax._src.samplers.rows import Rows
+from simplex_jax._src.sharded_rows import Rows
 
 AXIS = "documents"
 
@@ -134,8 +134,8 @@ def rows_of(state: State) -> NamedSharding | None:
 
 
 def topics_of(state: State) -> jax.Array:
-    """Return the logarithm of the topics, [..., K, V], on each device, see `replicas.whole`."""
-    return replicas.whole(state.position, state.alpha.shape[-1])
+    """Return the logarithm of the topics, [..., K, V], on each device, see `sharded_rows.gather_rows`."""
+    return sharded_rows.gather_rows(state.position, state.alpha.shape[-1])
 
 
 def dealt_again(

@@ -13,12 +13,11 @@ import numpy as np
 from simplex_jax._src import corpus as corpora
 from simplex_jax._src.cli import console, counts, options
 from simplex_jax._src.cli.commands import Commands, Other, Transform, load
-from simplex_jax._src.cli.errors import one_line_errors
+from simplex_jax._src.cli.console import one_line_errors
 from simplex_jax._src.corpus import VectorReading
 from simplex_jax._src.corpus.files import as_path
 from simplex_jax._src.corpus.formats import registry
-from simplex_jax._src.corpus.tfidf import IDF, cut
-from simplex_jax._src.corpus.vectors import UnitVectors
+from simplex_jax._src.corpus.vectors import IDF, UnitVectors, cut
 from simplex_jax._src.evaluate import matching
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
@@ -167,7 +166,7 @@ def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, 
     check_weighting(fitted.weighting, str(path))
     mapped = counts.read_as(fitted.vocabulary, earlier, path, reading)
     documents = _alike(fitted, mapped.corpus, path)
-    return Other(documents, documents.names, counts.described(mapped))
+    return Other(documents, documents.names, counts.describe_coverage(mapped))
 
 
 def _alike(fitted: Fit, documents: Any, path: Path) -> Data:
@@ -192,7 +191,7 @@ def _transform(
     help="Draws of the shares of each document.",
 )
 @options.seed_option
-@options.together(*FILE_OPTIONS.values())
+@options.compose(*FILE_OPTIONS.values())
 @options.common_options
 @one_line_errors
 def evaluate(

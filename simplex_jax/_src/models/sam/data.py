@@ -8,13 +8,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax._src import arguments
-from simplex_jax._src.corpus import Corpus, from_counts, same_words, split, tfidf, to_vocabulary
+from simplex_jax._src.corpus import Corpus, from_counts, same_words, split, to_vocabulary
 from simplex_jax._src.corpus import digest as digest_of
 from simplex_jax._src.corpus import vectors as unit
 from simplex_jax._src.corpus.corpus import error_at
-from simplex_jax._src.corpus.mapping import even_empty
 from simplex_jax._src.corpus.text import count_texts
 from simplex_jax._src.corpus.vectors import UnitVectors
+from simplex_jax._src.corpus.vocabulary import even_empty
 
 
 class Data(NamedTuple):
@@ -25,7 +25,7 @@ class Data(NamedTuple):
     rows: np.ndarray  # indices of the documents with a direction, int64
     idf: np.ndarray  # idf weight of every word; ones for unit vectors
     counts: Corpus | None = None  # the counts of all documents, or None for unit vectors
-    weighting: str | None = None  # the weighting rule, one of `tfidf.IDF`; None for unit vectors
+    weighting: str | None = None  # the weighting rule, one of `vectors.IDF`; None for unit vectors
 
     @property
     def excluded(self) -> tuple[str, ...]:
@@ -49,8 +49,8 @@ def weigh(corpus: Corpus, weighting: str = "log") -> Data:
     """Convert counts to unit vectors by tf-idf, with the weights of the corpus.
 
     Args:
-        corpus: D documents; `corpus.tfidf.cut` drops rare and ubiquitous words.
-        weighting: The weighting rule, one of `corpus.tfidf.IDF`, see `corpus.tfidf.weights`.
+        corpus: D documents; `corpus.cut` drops rare and ubiquitous words.
+        weighting: The weighting rule, one of `vectors.IDF`, see `vectors.idf_weights`.
 
     Raises:
         ValueError: No document has a direction, or `weighting` is unknown.
@@ -61,12 +61,12 @@ def weigh(corpus: Corpus, weighting: str = "log") -> Data:
         >>> data.idf.round(2).tolist(), data.excluded
         ([0.29, 0.29, 1.39], ('3',))
     """
-    arguments.choice("weighting", weighting, tfidf.IDF)
-    return _weighed(corpus, tfidf.weights(corpus, weighting), weighting)
+    arguments.choice("weighting", weighting, unit.IDF)
+    return _weighed(corpus, unit.idf_weights(corpus, weighting), weighting)
 
 
 def _weighed(corpus: Corpus, idf: np.ndarray, weighting: str) -> Data:
-    weighed = tfidf.vectors(corpus, idf)
+    weighed = unit.tfidf(corpus, idf)
     return Data(weighed.vectors, corpus.names, weighed.rows, idf, corpus, weighting)
 
 
@@ -173,7 +173,7 @@ def hold_out(data: Data, count: int, seed: int) -> tuple[Data, sp.csr_array | No
         train = _of_vectors(unit.select(data.vectors, ~out))
         return train, data.vectors.values[np.flatnonzero(out)]
     train = weigh(split.rows(data.counts, ~out), data.weighting)
-    everything = tfidf.vectors(data.counts, train.idf)
+    everything = unit.tfidf(data.counts, train.idf)
     outside = out[everything.rows]
     if not outside.any():
         return data, None

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments, draws
-from simplex_jax._src.samplers.rows import sums
+from simplex_jax._src.sharded_rows import sums
 
 LEARN = ("learn", "learn-asymmetric")
 

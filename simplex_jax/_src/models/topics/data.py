@@ -10,9 +10,9 @@ from simplex_jax._src.corpus import Corpus, device, from_counts, holdout, split_
 from simplex_jax._src.corpus import digest as digest_of
 from simplex_jax._src.corpus.corpus import checked_counts
 from simplex_jax._src.corpus.device import HostCorpus
-from simplex_jax._src.corpus.mapping import even_empty
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.corpus.text import count_texts
+from simplex_jax._src.corpus.vocabulary import even_empty
 
 
 class Selection(NamedTuple):

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from jax import lax
 from jax.typing import ArrayLike
 
+from simplex_jax._src import sharded_rows
 from simplex_jax._src.base import State
 from simplex_jax._src.corpus import device, split_tokens
 from simplex_jax._src.corpus.device import DeviceCorpus
@@ -29,7 +30,6 @@ from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.data import predictable
 from simplex_jax._src.models.topics.fits import CountFit, Draw, TopicFit
 from simplex_jax._src.models.topics.proportions import CHAINS, counts_of, log_of
-from simplex_jax._src.runtime import replicas
 from simplex_jax._src.runtime.hooks import Event
 from simplex_jax._src.runtime.windows import Window, doubling
 
@@ -159,7 +159,7 @@ class Evaluation(HeldOut):
     ) -> None:
         def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
             key_event = jax.random.fold_in(key, event.step)
-            first = replicas.first(read(event.state))
+            first = sharded_rows.on_first_device(read(event.state))
             # One chain at a time, without copying a single one: topics may be large.
             parts = [first] if chains == 1 else zip(*first, strict=True)
             keys = [jax.random.fold_in(key_event, chain) for chain in range(chains)]
