@@ -66,7 +66,7 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
     """Return a covariate of numbers, dates or groups, depending on all its values.
 
     Numbers are finite, or texts that all parse as such. Dates are `datetime64`, or texts such as
-    2020-03, 2020-03-01, 3/14/2020 or 14 March 2020, all in one format (`corpus.cells.dates_of`);
+    2020-03, 2020-03-01, 3/14/2020 or 14 March 2020, all in one format (`corpus.frames.dates_of`);
     they become years with a fraction, in their own time zone. (A bare 2020 is a date among dates
     and otherwise a number, with the same value.) Any other values, and bools, make groups by their
     text, sorted, with a warning if they may be meant as numbers or dates, such as 1,000. A pandas
@@ -74,7 +74,7 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
 
     Args:
         name: Its name.
-        values: One a document; None, NaN, masked or in `corpus.cells.MISSING` if unknown.
+        values: One a document; None, NaN, masked or in `corpus.frames.MISSING` if unknown.
 
     Raises:
         ValueError: There is more than one value per document.
