@@ -69,7 +69,7 @@ def test_a_run_cut_three_times_ends_with_the_same_samples(texts, tmp_path, monke
 
     for number, step, status in ((signal.SIGINT, 40, 130), (signal.SIGTERM, 70, 143)):
         with monkeypatch.context() as patch:
-            patch.setattr(fit, "MetricsLog", Cut(step, number).log)
+            patch.setattr(verbs, "MetricsLog", Cut(step, number).log)
             result = invoke("lda", "--resume", out, "--quiet")
         assert result.exit_code == status, result.stderr
         assert result.stderr.splitlines()[-1].endswith(f"simplex-jax lda --resume {out}")
@@ -151,7 +151,7 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
     assert invoke("lda", texts, *OPTIONS, "--out", out).exit_code == 0
     assert "is finished" in invoke("lda", "--resume", out).stderr
     with monkeypatch.context() as patch:
-        patch.setattr(fit, "MetricsLog", Cut(120, signal.SIGINT).log)
+        patch.setattr(verbs, "MetricsLog", Cut(120, signal.SIGINT).log)
         assert invoke("lda", "--resume", out, "--steps", 150, "--quiet").exit_code == 130
     assert lda.load(out).settings.steps == 150
     (out / "summary.json").write_text('{"interrupted": true}')  # whatever had become of the rest

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from support.cut_runs import Cut, look_after_every_step
 
-from simplex_jax._src.cli import main
+from simplex_jax._src.cli import main, verbs
 from simplex_jax._src.models import lda
 from simplex_jax._src.runtime.hooks import MetricsLog
 
@@ -84,7 +84,7 @@ def test_the_same_command_goes_on_after_an_interruption(texts, tmp_path, monkeyp
     logs = iter([MetricsLog, Cut(20, signal.SIGINT).log])  # the second fit is cut
     look_after_every_step(monkeypatch)
     with monkeypatch.context() as patched:
-        patched.setattr(fit, "MetricsLog", lambda path: next(logs)(path))
+        patched.setattr(verbs, "MetricsLog", lambda path: next(logs)(path))
         result = invoke("lda", *given, "--out", out, "--checkpoint-every", 0)
     assert result.exit_code == 130
     assert "continue with: the same command, which keeps finished fits" in result.stderr

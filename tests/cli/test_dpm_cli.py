@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from support.cut_runs import cut
 
-from simplex_jax._src.cli import main
+from simplex_jax._src.cli import main, verbs
 from simplex_jax._src.models import dpm, files
 
 AREAS = ("Home", "Search", "Office", "Word", "Visual C", "Basic <b>")
@@ -146,7 +146,7 @@ def test_a_run_cut_twice_ends_with_the_same_numbers(run, visits, tmp_path, monke
     arguments = [visits, *TINY, "--checkpoint-every", 0, "--out", out]
     for number, step, status in ((signal.SIGINT, 30, 130), (signal.SIGTERM, 110, 143)):
         with monkeypatch.context() as patch:
-            patch.setattr(fit, "MetricsLog", cut(number, step))
+            patch.setattr(verbs, "MetricsLog", cut(number, step))
             result = invoke(*arguments, "--quiet")
         assert result.exit_code == status, result.stderr
         assert result.stderr.splitlines()[-1].endswith(f"simplex-jax dpm --resume {out}")

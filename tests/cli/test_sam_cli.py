@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from click.testing import CliRunner
 from support.cut_runs import Cut
 
-from simplex_jax._src.cli import main
+from simplex_jax._src.cli import main, verbs
 from simplex_jax._src.models import files, sam
 from simplex_jax._src.models.sam.commands import _standard_error
 
@@ -133,7 +133,7 @@ def test_a_run_cut_twice_ends_with_the_same_samples(run, texts, tmp_path, monkey
     arguments = [texts, *CUT, *TINY, "--checkpoint-every", 0, "--out", out]
     for number, step, status in ((signal.SIGINT, 12, 130), (signal.SIGTERM, 28, 143)):
         with monkeypatch.context() as patch:
-            patch.setattr(fit, "MetricsLog", Cut(step, number).log)
+            patch.setattr(verbs, "MetricsLog", Cut(step, number).log)
             result = invoke(*arguments, "--quiet")
         assert result.exit_code == status, result.stderr
         assert result.stderr.splitlines()[-1].endswith(f"simplex-jax sam --resume {out}")

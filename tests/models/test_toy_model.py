@@ -15,7 +15,7 @@ from support.fits import assert_same
 from support.paths import TESTS
 
 from simplex_jax._src import models
-from simplex_jax._src.cli import main
+from simplex_jax._src.cli import main, verbs
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.evaluate import to_arviz
 from simplex_jax._src.runtime.checkpoint import CheckpointError
@@ -101,7 +101,7 @@ def test_the_commands(tmp_path, monkeypatch):
     )
     given = ["--topics", 2, "--steps", 20, "--eval-every", 2, "--min-df", 1, "--max-df", 1.0]
     with monkeypatch.context() as patch:
-        patch.setattr(fit, "MetricsLog", Cut(6, signal.SIGINT).log)
+        patch.setattr(verbs, "MetricsLog", Cut(6, signal.SIGINT).log)
         assert invoke(texts, *given, "--holdout", 4, "--out", out).exit_code == 130
     result = invoke("--resume", out)
     assert result.exit_code == 0, result.output

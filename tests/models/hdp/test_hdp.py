@@ -13,7 +13,7 @@ from sklearn.base import clone
 from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
 
-from simplex_jax._src.cli import main
+from simplex_jax._src.cli import main, verbs
 from simplex_jax._src.corpus import from_counts, split_tokens
 from simplex_jax._src.evaluate import matching, to_arviz
 from simplex_jax._src.models import growth, hdp
@@ -297,7 +297,7 @@ def test_the_commands(tmp_path, monkeypatch):
     texts.write_text("oak elm oak fir oak elm\nsun moon sun star sun moon\n" * 20)
     given = ["--passes", 60, "--eval-every", 3, "--min-df", 1, "--max-df", 1.0]
     with monkeypatch.context() as patch:
-        patch.setattr(fit, "MetricsLog", Cut(6, signal.SIGINT).log)
+        patch.setattr(verbs, "MetricsLog", Cut(6, signal.SIGINT).log)
         assert invoke(texts, *given, "--holdout", 4, "--out", out).exit_code == 130
     result = invoke("--resume", out)
     assert result.exit_code == 0, result.output
