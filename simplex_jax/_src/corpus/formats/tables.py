@@ -500,7 +500,7 @@ _NUMBER = re.compile(r"\d+(\.\d*)?([eE]\+?\d{1,2})?", re.ASCII)  # R writes 1e+0
 
 def recognises_triples(source: Source) -> bool:
     """Recognise a table by the name of the file and the names of its columns."""
-    if not recognises_triples(source):
+    if not recognises(source):
         return False
     try:
         line = first_line(source.path, Encoding(errors="replace"))
