@@ -77,6 +77,6 @@ def test_the_published_chain_stays_at_its_start_and_a_longer_one_forgets_it(seed
     [({"floor": 1.0}, "floor"), ({"start": "zero"}, "start must be one of mode, least-squares")],
 )
 def test_settings_out_of_range_are_named(settings, name):
-    documents, hyper = tiny_sam.documents(), tiny_sam.hyper()
+    documents, hyper, shape = tiny_sam.documents(), tiny_sam.hyper(), (tiny_sam.K, tiny_sam.V)
     with pytest.raises(ValueError, match=name):
-        model.build(documents, (2, 3), hyper=hyper, local_step=Geodesic(**settings))
+        model.build(documents, shape, hyper=hyper, local_step=Geodesic(**settings))

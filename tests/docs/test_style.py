@@ -27,7 +27,7 @@ PRODUCTS_OF_NUMPY = {
     "_log_ratios",
     "law_of",
     "left_to_right",
-    "profiles",
+    "profiles_of",
 }
 PRODUCTS = {f"jnp.{name}" for name in ("dot", "einsum", "inner", "matmul", "tensordot", "vdot")}
 
