@@ -135,7 +135,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(texts, c
         (["--checkpoint-every", "nan"], "'--checkpoint-every': 'nan' is not a number"),
         (
             ["--alpha", "1e30", "--dry-run"],
-            "alpha must be at most 16,777,216, where float32",
+            "alpha must be at most 16,777,216; it is 1e+30",
         ),
         (["--beta", "1e30"], "beta must be at most 16,777,216"),
         (["--alpha", "0"], "'0' is not NUMBER|learn|learn-asymmetric: it must be finite"),

@@ -18,7 +18,7 @@ LAYERS = (
     ("options",),
     ("draws",),
     ("base",),
-    ("geometry", "schedules", "batches", "step_sizes"),
+    ("geometry", "schedules", "batches", "sharded_rows", "step_sizes"),
     ("estimators",),
     ("gradients",),
     ("samplers",),

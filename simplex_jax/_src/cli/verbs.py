@@ -252,13 +252,13 @@ def fit_command(commands: Commands) -> click.Command:
         help=commands.help,
     )
     @click.argument("input", required=False, type=options.PATH)
-    @options.together(*declared_options(model.options), *repeats)
+    @options.compose(*declared_options(model.options), *repeats)
     @options.run_options(f"simplex-jax-{model.name}", dry_run=commands.memory is not None)
     @options.process_options(hidden=model.alone is not None)
-    @options.together(*commands.reading.values())
+    @options.compose(*commands.reading.values())
     @options.common_options
     @one_line_errors
-    @options.together(*each_number)
+    @options.compose(*each_number)
     def fit(
         input: Path | None,
         resume: Path | None,
@@ -611,8 +611,8 @@ def _transform_command(commands: Commands) -> click.Command:
     @options.model_option
     @click.option("--out", type=options.PATH, help=help)
     @click.option("--overwrite", is_flag=True, help="Replace the file.")
-    @options.together(*additional)
-    @options.together(*commands.file_reading.values())
+    @options.compose(*additional)
+    @options.compose(*commands.file_reading.values())
     @options.common_options
     @one_line_errors
     def run(

@@ -60,8 +60,8 @@ class Moments:
 
     The shape is that of a sample, with chains along the first axis. This uses memory for two arrays
     of that size, three if samples have conditional variances. With a sharding, devices share their
-    rows like those of samples, see `sharded_rows.gather_rows`. Mean and deviation are returned whole, which
-    is a collective operation with several processes.
+    rows like those of samples (`sharded_rows`). Mean and deviation are returned whole, which is a
+    collective operation with several processes.
     """
 
     def __init__(

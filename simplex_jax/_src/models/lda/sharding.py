@@ -71,7 +71,7 @@ def memoised(corpus: HostCorpus, devices: Sequence[jax.Device], config: Config) 
 
     Its state is that of one device, except that labels are [shards, T] and stay with their
     documents, and the rows of topics and counts are sharded, with unused padding at the end
-    (`samplers.rows`).
+    (`sharded_rows`).
     """
     topics = shared_topics(config.sampler, len(devices), config.shape[0])
     mesh = Mesh(np.asarray(devices), (AXIS,))
@@ -117,7 +117,7 @@ def shared_topics(sampler: str, devices: int, num_topics: int) -> Rows | None:
     """Return the topics of each device; None if each device counts and draws all topics.
 
     That is the case with samplers that cannot move part of the topics, and without native code, as
-    on GPUs and in double precision: XLA gives a part different bits, see `samplers.rows`.
+    on GPUs and in double precision: XLA gives a part different bits, see `sharded_rows`.
     """
     native = jax.default_backend() == "cpu" and LIBRARY.prefix() is not None
     if native and jnp.result_type(float) == jnp.float32 and kernel.SAMPLERS[sampler].shared:
@@ -134,7 +134,7 @@ def rows_of(state: State) -> NamedSharding | None:
 
 
 def topics_of(state: State) -> jax.Array:
-    """Return the logarithm of the topics, [..., K, V], on each device, see `sharded_rows.gather_rows`."""
+    """Return the logarithm of the topics, [..., K, V], on each device (`gather_rows`)."""
     return sharded_rows.gather_rows(state.position, state.alpha.shape[-1])
 
 
