@@ -6,7 +6,7 @@ from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.records import Model
 from simplex_jax._src.models.sam import data, fitting, report
 from simplex_jax._src.models.sam.data import Data, weigh
-from simplex_jax._src.models.sam.fitting import Fit, shards, transform
+from simplex_jax._src.models.sam.fitting import Fit, transform
 from simplex_jax._src.models.sam.model import build
 from simplex_jax._src.models.sam.options import Arguments, Options, settle
 from simplex_jax._src.options import takes
@@ -96,7 +96,6 @@ __all__ = [
     "fit",
     "load",
     "resolve",
-    "shards",
     "transform",
     "weigh",
 ]

@@ -1,7 +1,7 @@
 """Fits of the spherical admixture model: preparation and summary of a run."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -86,27 +86,6 @@ def transform(
         >>> bool(shares[0, 0] > 0.8), shares.shape
         (True, (1, 2))
     """
-    options: dict[str, Any] = {"seed": seed, "samples": samples, "shard": shard}
-    return np.concatenate([*shards(topics, documents, alpha=alpha, kappa1=kappa1, **options)])
-
-
-def shards(
-    topics: ArrayLike,
-    documents: UnitVectors | sp.csr_array,
-    *,
-    alpha: float,
-    kappa1: float,
-    seed: int = 0,
-    samples: int = _SAMPLES,
-    shard: int = SHARD,
-) -> Iterator[np.ndarray]:
-    """Yield the proportions of documents as `transform` computes them, shard by shard.
-
-    Arguments as for `transform`, which raises the same errors.
-
-    Yields:
-        The proportions of the next documents, float32 [n, K].
-    """
     shard = arguments.at_least("shard", shard, 1)
     samples = arguments.at_least("samples", samples, 1)
     for name, value in (("alpha", alpha), ("kappa1", kappa1)):
@@ -123,15 +102,13 @@ def shards(
         )
     key = jax.random.fold_in(jax.random.key(arguments.seed(seed)), _STREAM)
     width = min(shard, table.shape[0])
-
-    def work() -> Iterator[np.ndarray]:
-        for number, first in enumerate(range(0, table.shape[0], shard)):
-            part = table[first : first + shard]
-            law = law_of(directions, part, alpha, kappa1, width)
-            shares = means(jax.random.fold_in(key, number), law, _BURN_IN, samples)
-            yield np.asarray(shares[: part.shape[0]])
-
-    return work()
+    parts = []
+    for number, first in enumerate(range(0, table.shape[0], shard)):
+        part = table[first : first + shard]
+        law = law_of(directions, part, alpha, kappa1, width)
+        shares = means(jax.random.fold_in(key, number), law, _BURN_IN, samples)
+        parts.append(np.asarray(shares[: part.shape[0]]))
+    return np.concatenate(parts)
 
 
 def as_directions(topics: ArrayLike) -> np.ndarray:
