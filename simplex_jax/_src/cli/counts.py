@@ -90,7 +90,7 @@ def read(path: Path, reading: dict[str, Any]) -> Corpus:
     """
     data = corpora.read(path, **_keywords(reading))
     if not _quiet():
-        click.echo(_told(data, _taken(path, reading)), err=True)
+        click.echo(_summary(data, _columns_read(path, reading)), err=True)
     _warn_of_lost(data.vocabulary, path, reading)
     return drop_words(data, reading.get("drop_words"))
 
@@ -100,15 +100,15 @@ def _quiet() -> bool:
     return context is None or bool(context.params.get("quiet")) or not is_first()
 
 
-def _taken(path: Path, reading: dict[str, Any]) -> str | None:
+def _columns_read(path: Path, reading: dict[str, Any]) -> str | None:
     """Return what is read from which columns; None for a format without columns."""
     options = corpora.resolve(path, _of_files(reading))
-    taken = registry.FORMATS[options.format or ""].taken
-    return None if taken is None else taken(as_path(path), options)
+    describe = registry.FORMATS[options.format or ""].describe
+    return None if describe is None else describe(as_path(path), options)
 
 
-def _told(data: Corpus, taken: str | None) -> str:
-    """Return a line on what was read: documents, tokens kept and dropped, and columns taken."""
+def _summary(data: Corpus, columns: str | None) -> str:
+    """Return a line on what was read: documents, tokens kept and dropped, and the columns read."""
     kept = int(data.counts.sum())
     parts = [
         f"read {counted(data.counts.shape[0], 'document')}, {counted(kept, 'token')} of "
@@ -120,8 +120,8 @@ def _told(data: Corpus, taken: str | None) -> str:
         largest = ", ".join(f"{count:,} {why}" for why, count in dropped[:_REASONS])
         more = ", ..." if len(dropped) > _REASONS else ""
         parts.append(f"{total:,} of {found:,} tokens dropped ({largest}{more})")
-    if taken is not None:
-        parts.append(taken)
+    if columns is not None:
+        parts.append(columns)
     if repeated := len(data.names) - len(set(data.names)):
         parts.append(f"{counted(repeated, 'document')} with the name of an earlier one")
     return "; ".join(parts)

@@ -187,7 +187,7 @@ def _reader(out: Path) -> str:
     return ""
 
 
-def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+def compose(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Combine decorators into one, in the order of the help."""
 
     def decorate(command: F) -> F:
@@ -198,7 +198,7 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-common_options = together(
+common_options = compose(
     click.option("--quiet", is_flag=True, help="Print nothing but errors."),
     click.option("--debug", is_flag=True, help="Show tracebacks."),
 )
@@ -215,7 +215,7 @@ def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
     memory = click.option(
         "--dry-run", is_flag=True, help="Read INPUT, print the device memory needed, and stop."
     )
-    return together(
+    return compose(
         declared_option(Session, "holdout", None),
         declared_option(Session, "holdout_seed", None),
         click.option(
@@ -240,7 +240,7 @@ def run_options(name: str, *, dry_run: bool) -> Callable[[F], F]:
 def process_options(*, hidden: bool) -> Callable[[F], F]:
     """Return the options for several processes, hidden for models that do not support them."""
     option = functools.partial(click.option, hidden=hidden)
-    return together(
+    return compose(
         option(
             "--distributed",
             is_flag=True,

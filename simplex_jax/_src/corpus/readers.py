@@ -264,7 +264,7 @@ def reordered(metadata: Metadata, documents: Sequence[str], path: str | Path) ->
         )
     order = [row for row in places if row is not None]
     ordered: dict[str, Sequence[Any]] = {
-        name: values.taken(order)
+        name: values.take(order)
         if isinstance(values, Categorical)
         else [values[row] for row in order]
         for name, values in metadata.columns.items()

@@ -118,7 +118,7 @@ class Categorical(list[Any]):
         super().__init__(None if code < 0 else categories[code] for code in codes)
         self.codes, self.dtype = list(codes), CategoryType(tuple(categories))
 
-    def taken(self, rows: Sequence[int]) -> "Categorical":
+    def take(self, rows: Sequence[int]) -> "Categorical":
         """Return the values of some documents."""
         return Categorical([self.codes[row] for row in rows], self.dtype.categories)
 
@@ -182,7 +182,7 @@ class Format(NamedTuple):
     # `(path, reading)`, names and texts of the documents; None if it has no texts
     texts: Callable[[Path, Reading], Iterator[tuple[str, str]]] | None = None
     # `(path, reading)`, what is read from which columns, for people; None if it has no columns
-    taken: Callable[[Path, Reading], str] | None = None
+    describe: Callable[[Path, Reading], str] | None = None
 
 
 def source_of(path: Path) -> Source:

@@ -303,7 +303,7 @@ H5AD = Format(
     ("names", "transpose", "layer"),
     blocks=h5ad_blocks,
     columns=metadata,
-    taken=describe_columns_of,
+    describe=describe_columns_of,
 )
 
 

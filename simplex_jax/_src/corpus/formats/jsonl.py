@@ -38,7 +38,7 @@ def resolve(path: Path, reading: Reading) -> Reading:
     return reading
 
 
-def taken(path: Path, reading: Reading) -> str:
+def describe(path: Path, reading: Reading) -> str:
     """Return from which fields texts and names come, and which others the first object has."""
     entry = next((entry for _, entry in _objects(path, reading.coding)), dict[str, Any]())
     return tables.describe_columns(list(entry), reading)
@@ -88,7 +88,7 @@ FORMAT = Format(
     resolve,
     columns=metadata,
     texts=texts,
-    taken=taken,
+    describe=describe,
 )
 
 

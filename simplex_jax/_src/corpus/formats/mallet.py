@@ -69,7 +69,7 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
     return Metadata(names, {column: [label for _, label, _ in instances] for column in chosen})
 
 
-def taken(path: Path, reading: Reading) -> str:
+def describe(path: Path, reading: Reading) -> str:
     """Return from which fields of the lines texts and names come."""
     return "text after name and label; other columns, for --by: label"
 
@@ -83,7 +83,7 @@ INSTANCES = Format(
     resolve=resolve,
     columns=metadata,
     texts=texts,
-    taken=taken,
+    describe=describe,
 )
 
 

@@ -401,7 +401,7 @@ def _text_table(name: str, endings: tuple[str, ...], *, tabs: bool) -> Format:
         resolve=partial(resolve, tabs=tabs),
         columns=partial(metadata, tabs=tabs),
         texts=partial(texts, tabs=tabs),
-        taken=partial(describe_texts, tabs=tabs),
+        describe=partial(describe_texts, tabs=tabs),
     )
 
 
@@ -576,7 +576,7 @@ TRIPLES = Format(
     read_triples,
     options=("text_column", "id_column"),
     resolve=resolve_triples,
-    taken=describe_triples,
+    describe=describe_triples,
 )
 
 

@@ -22,7 +22,7 @@ from simplex_jax._src.evaluate import matching
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.sam import MODEL, Data, Fit, density, fitting, weigh
-from simplex_jax._src.models.sam.data import alike, check_directions, check_weighting
+from simplex_jax._src.models.sam.data import check_directions, check_weighting, match_vocabulary
 from simplex_jax._src.models.sam.fitting import EVALUATED, as_trained, infer, log_densities
 from simplex_jax._src.models.sam.joint import to_device
 from simplex_jax._src.models.sam.report import strongest
@@ -170,7 +170,7 @@ def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, 
 
 
 def _alike(fitted: Fit, documents: Any, path: Path) -> Data:
-    return alike(documents, fitted.vocabulary, fitted.idf, fitted.weighting, str(path))
+    return match_vocabulary(documents, fitted.vocabulary, fitted.idf, fitted.weighting, str(path))
 
 
 def _transform(

@@ -33,12 +33,12 @@ class Data(NamedTuple):
         out = np.setdiff1d(np.arange(len(self.names)), self.rows)
         return tuple(self.names[row] for row in out)
 
-    def everyone(self, shares: np.ndarray) -> np.ndarray:
+    def scatter_to_all(self, shares: np.ndarray) -> np.ndarray:
         """Return shares [D, K] of all documents, equal ones for those without a direction."""
-        return everyone(np.isin(np.arange(len(self.names)), self.rows), shares)
+        return scatter_to_all(np.isin(np.arange(len(self.names)), self.rows), shares)
 
 
-def everyone(present: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def scatter_to_all(present: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Return shares of all documents, float32, equal ones for those not present."""
     whole = np.full((len(present), shares.shape[1]), 1 / shares.shape[1], np.float32)
     whole[present] = shares
@@ -108,7 +108,7 @@ def _integers(table: Any) -> bool:
     return np.dtype(dtype).kind in "iu"
 
 
-def alike(
+def match_vocabulary(
     documents: Any,
     vocabulary: tuple[str, ...],
     idf: np.ndarray,

@@ -13,7 +13,7 @@ from simplex_jax._src.corpus import vectors as unit
 from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models import sam
 from simplex_jax._src.models.sam import density
-from simplex_jax._src.models.sam.data import everyone
+from simplex_jax._src.models.sam.data import scatter_to_all
 from simplex_jax._src.models.sam.joint import to_device
 from simplex_jax._src.models.sam.options import Options
 
@@ -94,7 +94,7 @@ class SphericalAdmixture(common.TopicEstimator):
         self.alpha_, self.sigma_, self.kappa1_ = fitted.alpha, fitted.sigma, fitted.kappa1
         self.samples_, self.order_ = fitted.samples, fitted.order
         common.end(fitted.interrupted)
-        return everyone(data.rows, fitted.proportions)
+        return scatter_to_all(data.rows, fitted.proportions)
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the posterior mean of the topic proportions of unit vectors, float32 [D, K].
@@ -103,11 +103,11 @@ class SphericalAdmixture(common.TopicEstimator):
         """
         data = self._data(X, reset=False)
         if not data.rows.any():
-            return everyone(data.rows, np.zeros((0, len(self.components_)), np.float32))
+            return scatter_to_all(data.rows, np.zeros((0, len(self.components_)), np.float32))
         shares = sam.transform(
             self.components_, data.vectors, alpha=self.alpha_, kappa1=self.kappa1_, seed=self.seed_
         )
-        return everyone(data.rows, shares)
+        return scatter_to_all(data.rows, shares)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log density of documents on the sphere, by importance sampling.

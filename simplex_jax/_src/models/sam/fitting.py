@@ -24,7 +24,7 @@ from simplex_jax._src.models import heldout, pipeline, verdict
 from simplex_jax._src.models.heldout import HeldOut, mean, measured
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.sam import density, joint, local, model, variational
-from simplex_jax._src.models.sam.data import Data, alike, check_directions
+from simplex_jax._src.models.sam.data import Data, check_directions, match_vocabulary
 from simplex_jax._src.models.sam.joint import to_device
 from simplex_jax._src.models.sam.options import Options, hyperparameters, learned, local_step
 from simplex_jax._src.models.topics import report
@@ -374,7 +374,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
 def as_trained(data: Any, plan: Plan, source: str = "documents") -> Data:
     """Return documents with the vocabulary and the weights of the training documents."""
     train: Data = plan.train
-    return alike(data, train.vectors.vocabulary, train.idf, train.weighting, source)
+    return match_vocabulary(data, train.vectors.vocabulary, train.idf, train.weighting, source)
 
 
 def _build(key: jax.Array, table: sp.csr_array, settings: Options) -> tuple[Kernel, Stream, State]:
@@ -461,7 +461,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         weighting=documents.weighting,
         vocabulary=vectors.vocabulary,
         names=documents.names,
-        proportions=documents.everyone(shares),
+        proportions=documents.scatter_to_all(shares),
         excluded=documents.excluded,
         coherence=coherence(directions, sp.csr_array((vectors.values > 0).astype(np.int32))),
         examples=representative(
@@ -487,18 +487,18 @@ def describe(plan: Plan) -> dict[str, Any]:
 
 def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
     """Return the topic proportions of other documents, of any vocabulary; see `Fit.transform`."""
-    documents = alike(data, fitted.vocabulary, fitted.idf, fitted.weighting)
+    documents = match_vocabulary(data, fitted.vocabulary, fitted.idf, fitted.weighting)
     if not documents.rows.size:
-        return documents.everyone(np.zeros((0, len(fitted.topics)), np.float32))
+        return documents.scatter_to_all(np.zeros((0, len(fitted.topics)), np.float32))
     shares = transform(
         fitted.topics, documents.vectors, alpha=fitted.alpha, kappa1=fitted.kappa1, seed=seed
     )
-    return documents.everyone(shares)
+    return documents.scatter_to_all(shares)
 
 
 def score(fitted: Fit, data: Any, *, seed: int = 0) -> float:
     """Return the mean log density of other documents on the sphere; see `Fit.score`."""
-    documents = alike(data, fitted.vocabulary, fitted.idf, fitted.weighting)
+    documents = match_vocabulary(data, fitted.vocabulary, fitted.idf, fitted.weighting)
     estimate = log_densities(fitted, check_directions(documents, "documents"), seed)
     return -density.log_perplexity(estimate.log_p)
 
