@@ -91,10 +91,10 @@ def unusable(name: str, kind: object) -> ValueError:
 
 
 def _is_missing(cell: Any) -> bool:
+    if isinstance(cell, str):  # first, as most cells are
+        return cell.strip() in MISSING
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):  # pandas
         return True
-    if isinstance(cell, str):
-        return cell.strip() in MISSING
     if isinstance(cell, bytes):
         return not cell.strip()
     return bool(cell != cell)
@@ -115,6 +115,8 @@ def texts_of(name: str, cells: Iterable[Any]) -> list[str]:
 
 
 def _text(cell: Any) -> str:
+    if isinstance(cell, str):  # first, as most cells are
+        return str(cell).strip()
     if is_number(cell) and float(cell).is_integer():
         return str(int(cell))
     return (cell.decode("utf-8") if isinstance(cell, bytes) else str(cell)).strip()
