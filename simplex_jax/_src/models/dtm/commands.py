@@ -97,7 +97,8 @@ def _columns(input: Path, corpus: Corpus, reading: dict[str, Any]) -> dict[str, 
         read = counts.read_columns(input, list(chosen.values()), reading).columns
     else:
         place = Path(reading["metadata"])
-        read = corpora.read_columns(place, list(chosen.values()), corpus.names).columns
+        metadata = corpora.read_columns(place, list(chosen.values()))
+        read = corpora.reordered(metadata, corpus.names, place).columns
     return {argument: read[name] for argument, name in chosen.items()}
 
 
