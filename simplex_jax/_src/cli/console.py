@@ -1,4 +1,4 @@
-"""Terminal output of the commands."""
+"""Terminal output of the commands: progress, errors and warnings."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""Tables of other libraries: data frames of pandas and polars, pyarrow tables, and AnnData."""
+"""Tables of users: their cells, and data frames of pandas and polars, pyarrow tables, AnnData."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""Options for reading files, and the parts of a corpus."""
+"""Options for reading files, the parts of a corpus, and what a format is."""
 
 import os
 import zipfile

@@ -1,4 +1,4 @@
-"""Files with one word, or one document name, a line."""
+"""Vocabularies: files of words and names, words of other documents, and leaving words out."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Matrices of counts in files: words and names, orientation and assembly."""
+"""Matrices of counts or unit vectors: SciPy's `.npz`, NumPy's `.npy` and Matrix Market."""
 
 import io
 import math

@@ -1,4 +1,4 @@
-"""Finding the columns or fields that hold the text and the name of a document."""
+"""Tables, `.csv` and `.tsv`: of texts, of counts, with a word in each record, or of any columns."""
 
 import csv
 import re

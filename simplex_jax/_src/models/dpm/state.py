@@ -1,4 +1,4 @@
-"""State, model and helpers of the kernel of a Dirichlet-process mixture."""
+"""State of a Dirichlet-process mixture, and the updates of sticks, atoms and their order."""
 
 import dataclasses
 from collections.abc import Callable
