@@ -1,5 +1,7 @@
 """Runs that end by a rule: effective sizes, levels, and what a check decides."""
 
+import types
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,7 +9,7 @@ from support.cut_runs import Cut
 from support.fits import assert_same
 
 from simplex_jax._src.evaluate import diagnostics
-from simplex_jax._src.models import goal, lda
+from simplex_jax._src.models import goal, lda, verdict
 from simplex_jax._src.models.lda import posterior
 from simplex_jax._src.models.topics import data
 from simplex_jax._src.runtime.hooks import Event
@@ -253,3 +255,40 @@ def test_topics_that_hardly_mix_are_written_without_intervals(tmp_path):
     lines = (short.save(tmp_path / "run") / "topics.csv").read_text().splitlines()
     assert {tuple(line.split(",")[-3:]) for line in lines[1:]} == {("nan", "nan", "none")}
     assert "time" not in " ".join(short.verdict)
+
+
+def test_verdicts_say_what_is_good_and_what_is_not_yet():
+    def judged(shared, kinds=(True, False, False), **changes):
+        shared = np.asarray(shared, bool)
+        stable = shared.all(axis=0) & (len(shared) > 1)
+        ranges = np.array([[0.1, 0.2, 0.3], [0.2, 0.204, 0.35]])
+        fitted = types.SimpleNamespace(
+            **{
+                "shared": shared,
+                "stable": stable,
+                "ended": "",
+                "metrics": [],
+                "done": {"passes": 8},
+            }
+            | changes
+        )
+        topics = verdict.topics(fitted, np.array(kinds), ranges)
+        return verdict.predictions(fitted, "perplexity"), topics
+
+    both = [[1, 1, 1], [1, 1, 0]]
+    assert judged(both)[1] == (
+        "2 of 3 topics are stable (*): both chains found them, with prevalences up to 0.4 points "
+        "apart. The other one may be missing from another run."
+    )
+    assert "All 3 topics are stable: all 3 chains found them" in judged(np.ones((3, 3)))[1]
+    assert "No topic is stable" in judged([[1, 1, 1], [0, 0, 0]])[1]
+    assert "One chain cannot tell" in judged([[1, 1, 1]])[1]
+    assert "Nothing was held out" in judged(both)[0]
+    falling = [{"step": n, "perplexity": 9.0, "perplexity_average": 9 + 4 / n} for n in (4, 8)]
+    assert "not settled after 8 passes" in judged(both, metrics=falling)[0]
+    clock = {"ended": "clock", "settings": types.SimpleNamespace(time_limit=5.0)}
+    assert "limit of 5 s" in judged(both, metrics=falling, **clock)[0]
+    assert judged(both, metrics=falling, ended="goal")[0] == verdict.SETTLED
+    flat = [{"step": n, "perplexity": 9.0, "perplexity_average": 9.01} for n in (4, 8)]
+    assert judged(both, metrics=flat)[0] == verdict.SETTLED
+    assert "too short" in judged(both, metrics=flat[:1])[0]

@@ -264,7 +264,7 @@ def test_samples_are_kept_by_default_and_change_nothing_else(monkeypatch):
     bare = list(fit(keep_samples=0))
     for fitted, without in zip(fit(), bare, strict=True):
         assert len(fitted.samples["step"]) == fitted.settings.keep_samples == options.KEPT
-        assert_same(fitted, without, "samples", "again")
+        assert_same(fitted, without, "samples", "again", "verdict")
     monkeypatch.setattr(options, "_MOST_KEPT", 4 * 2 * 2 * 4 * 3)
     with pytest.warns(UserWarning, match="keeps 3 posterior samples of the topics, not 20: each"):
         few = next(fit())

@@ -57,6 +57,8 @@ class Commands(NamedTuple):
         lambda input, reading, typed: None
     )
     goal: Collection[str] = ()  # options of a goal that ends a run instead of a fixed length
+    # `(fit, plan, source, directory) -> fit`, with more results for the report
+    complete: Callable[[Any, Plan, dict[str, Any], Path], Any] = lambda fitted, *run: fitted
     # `(fit, input, directory) -> commands` to name at the end of a run, by what they do; the input
     # is None for the embedded corpus
     following: Callable[[Any, str | None, str], dict[str, str]] = lambda *run: {}

@@ -19,6 +19,7 @@ from simplex_jax._src.cli.commands import Commands, load
 from simplex_jax._src.cli.console import one_line_errors, usage
 from simplex_jax._src.cli.options import declared_options
 from simplex_jax._src.corpus import store
+from simplex_jax._src.corpus.embedded import EMBEDDED_NAME
 from simplex_jax._src.models import files, pipeline, verdict
 from simplex_jax._src.models.records import Model, Plan
 from simplex_jax._src.options import declarations
@@ -483,7 +484,8 @@ def _config(commands: Commands, request: _Request, plan: Plan) -> dict[str, Any]
     """Return the contents of `config.json`, with the reading options that the input determines."""
     source = request.source
     reading = commands.resolve_reading(source["input"], source["reading"])
-    facts = pipeline.corpus_of(commands.model, plan)
+    name = EMBEDDED_NAME if source["input"] is None else Path(source["input"]).name
+    facts = pipeline.corpus_of(commands.model, plan) | {"name": name}
     return files.config_of(
         commands.model, plan.settings, facts, source | {"reading": reading}, given=request.given
     )
@@ -560,7 +562,9 @@ def _train(
         progress=console.Stages(quiet),
     )
     fitted = pipeline.train(model, plan, session)
-    fitted = dataclasses.replace(fitted, again=options.again(fitted, config))
+    again = options.again(fitted, config)
+    fitted = dataclasses.replace(fitted, again=again, corpus=config["corpus"])
+    fitted = commands.complete(fitted, plan, config["source"], directory)
     place = options.shown(directory)
     fitted = pipeline.judged(model, fitted, _longer(model.name, fitted, place))
     if commands.share is not None:

@@ -9,6 +9,9 @@ from simplex_jax._src.corpus.text import TextOptions, from_texts
 EMBEDDED_OPTIONS = TextOptions(min_df=10, max_df=0.1)
 """Vocabulary limits of the embedded corpus, which keep about 3,500 words."""
 
+EMBEDDED_NAME = "State of the Union addresses, 1914 to 2009"
+"""What the embedded corpus is."""
+
 _FILE = "state_of_the_union.tsv.xz"
 
 

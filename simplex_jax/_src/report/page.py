@@ -38,8 +38,9 @@ class Report(NamedTuple):
     """The page of a model."""
 
     template: Path  # its template, which extends `base.html`
-    # `(fit, most) -> variables of the template`: "title", "lead" (a sentence), "sections" (id and
-    # name of each), "tiles" (label and text of each) and optionally "script" (a `Script`).
+    # `(fit, most) -> variables of the template`: "title", "lead" (a sentence on the model),
+    # "sections" (id and name of each), "tiles" of its quality (label and text of each) and
+    # optionally "speed" and "notes" (sentences), "effects" and "script" (a `Script`).
     context: Callable[[Any, int], dict[str, Any]]
     items: str  # plural noun for descriptors of a topic or cluster: "words" or "values"
     most: int  # their default number
@@ -61,6 +62,12 @@ def render(
         "versions": fitted.versions,
         "again": fitted.again,
         "warnings": fitted.warnings,
+        "verdict": fitted.verdict,
+        "name": fitted.corpus.get("name"),
+        "about": about(fitted.corpus),
+        "notes": [],
+        "effects": [],
+        "speed": None,
         "script": None,
         **mixing(fitted.diagnostics),
         **report.context(fitted, most),
@@ -83,6 +90,35 @@ def _environment(folder: Path) -> "jinja2.Environment":
     )
     environment.filters |= display.FILTERS
     return environment
+
+
+def about(corpus: Mapping[str, Any]) -> str:
+    """Return the sizes of the data of a run in words.
+
+    Example:
+        >>> about({"documents": 1234, "vocabulary": 6, "held_out": 0, "digest": "a1"})
+        '1,234 documents, 6 words'
+    """
+    sizes = [
+        display.counted(corpus[name], noun)
+        for name, noun in (("documents", "document"), ("rows", "row"), ("tokens", "token"))
+        if name in corpus
+    ]
+    if "vocabulary" in corpus:
+        sizes.append(display.counted(corpus["vocabulary"], "word"))
+    if "variables" in corpus:
+        sizes.append(display.counted(corpus["variables"], "column"))
+    return ", ".join(sizes)
+
+
+def speed(metrics: Sequence[Mapping[str, Any]], unit: str) -> str | None:
+    """Return a sentence on the time of training, and on tokens or other units a second."""
+    last = metrics[-1] if metrics else {}
+    if not finite(last.get("seconds")):
+        return None
+    rate = last.get(f"{unit}_per_second")
+    words = f", {display.count(rate)} {unit} a second" if finite(rate) else ""
+    return f"It was trained for {display.duration(last['seconds'])}{words}."
 
 
 def script(name: str, data: Any) -> Script:

@@ -128,7 +128,7 @@ def test_words_are_escaped_and_ordered(tmp_path):
     text = [part.strip() for part in page.text if part.strip()]
     words = text[text.index("Topic 1") :]
     shown = {*VOCABULARY, "a tail & more"}
-    assert [part for part in words[: words.index("Sampling")] if part in shown] == [
+    assert [part for part in words[: words.index("Map")] if part in shown] == [
         *("tail", "שלום", "naïve & co", "<script>alert(1)</script>", "pump", "ion"),  # topic 1
         *("a tail & more",),  # its document
         *VOCABULARY,  # topic 0, the less prevalent
@@ -159,9 +159,8 @@ def test_topics_that_not_all_chains_have_are_shown_without_intervals(tmp_path):
     two = {name: np.asarray(value) for name, value in two.items()}
     html = write(tmp_path / "report.html", diagnostics=diagnostics, shared=shared, **two)
     assert '<span class="range">(chains: 21.0–29.0)</span>' in html
-    assert len(re.findall(r'<b class="chains" style', html)) == 1  # of the map
+    assert len(re.findall(r'<b class="chains" style', html)) == 1  # of the overview
     assert "<b style" not in html
-    assert 'title="chains: 21.0 to 29.0%"' in html
     # Both chains have both, and the second enough samples.
     html = write(tmp_path / "report.html", diagnostics=diagnostics, shared=shared | True, **two)
     low, high = beta_interval(0.75, 0.02)
@@ -225,15 +224,61 @@ def test_summary(tmp_path):
     html = write(tmp_path / "report.html")
     assert "<h1>2 topics of 1,234 documents</h1>" in html
     assert "sampled by scir, seed 3." in html
-    for shown in ("56,789", "690", "6.0 s", "1,000,000", "a1b2", "0.10.2"):
+    assert "1,234 documents, 56,789 tokens, 6 words." in html
+    assert "It was trained for 6.0 s, 1,000,000 tokens a second." in html
+    for shown in ("690", "a1b2", "0.10.2"):
         assert f">{shown}<" in html
-    assert "found nothing unusual" in html
+    assert 'id="warnings"' not in html
+
+
+ORDER = ["overview", "explore", "topics", "map", "by-1", "quality", "guide", "run"]
+
+
+def test_it_opens_with_corpus_verdict_and_topics(tmp_path):
+    """What a reader wants first; what the machine did comes last."""
+    terms = [f"year={year}" for year in (1990, 2000, 2010)]
+    effects = [
+        {"topic": k, "term": term, "kind": kind, "mean": 0.2, "sd": 0.1, "lower": 0.1, "upper": 0.4}
+        for k in range(2)
+        for kind in ("mean", "difference")
+        for term in terms
+    ]
+    verdict = ["The predictions have settled.", "1 of 2 topics is stable (*).", "Longer: CMD <x>"]
+    corpus = {"name": "my <texts>.csv", "documents": 9, "tokens": 80, "vocabulary": 6}
+    html = write(
+        tmp_path / "report.html",
+        verdict=verdict,
+        corpus=corpus,
+        effects=effects,
+        warnings=["W"],
+        shared=np.array([[True, True], [True, False]]),
+        order=np.array([[0, 1]] * 2),
+    )
+    Page(html)
+    sections = re.findall(r'<section id="([^"]+)"', html)
+    assert sections == ["warnings", *ORDER]
+    head = html[html.index("<header>") : html.index("</header>")]
+    assert "<bdi>my &lt;texts&gt;.csv</bdi>: 9 documents, 80 tokens, 6 words." in head
+    assert "The predictions have settled. 1 of 2 topics is stable (★)." in head
+    assert "CMD" not in head
+    assert "<p>Longer: CMD &lt;x&gt;</p>" in html
+    listed = html[html.index('id="overview"') : html.index('id="explore"')]
+    assert re.findall(r'<li><a href="#topic-(\d)">', listed) == ["1", "0"]
+    assert re.findall(r'<span class="star"[^>]*title="(\w+):[^>]*>', listed) == [
+        "unsettled",
+        "stable",
+    ]
+    assert "ion pump" in listed
+    trends = html[html.index('id="by-1"') : html.index('id="quality"')]
+    assert trends.count("<polyline") == 2
+    assert trends.count("<polygon") == 1  # of the stable topic
+    assert "1990: 20.0%" in trends
+    assert "held-out perplexity" in html[html.index('id="quality"') :]
 
 
 def test_warnings_are_shown_and_escaped(tmp_path):
     html = write(tmp_path / "report.html", warnings=["12 documents of <corpus> are empty."])
     assert "<li>12 documents of &lt;corpus&gt; are empty.</li>" in html
-    assert "found nothing unusual" not in html
 
 
 @pytest.mark.parametrize(

@@ -47,12 +47,12 @@ def test_shares_end_above_the_chart_and_closed_lists_are_not_printed(tmp_path):
         for number, page in enumerate(pages)
         for top, bottom, text in page
     ]
-    size = max(bottom - top for _, top, bottom, text in words if text == "Perplexity")
+    size = max(bottom - top for _, top, bottom, text in words if text == "Quality")
     chart = min(
-        place[:2] for place in words if place[3] == "Perplexity" and place[2] - place[1] == size
+        place[:2] for place in words if place[3] == "Quality" and place[2] - place[1] == size
     )
-    leading = [place[:2] for place in words if place[3] == f"{vocabulary[-1]},"]
-    assert leading, "the last topic of the list of shares is printed"
+    leading = [place[:2] for place in words if place[3] == vocabulary[-1]]
+    assert leading, "the last topic of the list is printed"
     assert leading[0] < chart
     assert not any(text.startswith("document0") for *_, text in words)
     assert len(pages) <= 8

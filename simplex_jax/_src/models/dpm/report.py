@@ -175,9 +175,7 @@ _MOST_CONFUSED = 16
 _SECTIONS = (
     ("clusters", "Clusters"),
     ("number", "Number of clusters"),
-    ("predictive", "Log predictive"),
     ("certainty", "Certainty"),
-    ("sampling", "Sampling"),
 )
 
 
@@ -228,7 +226,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
     """Return the context of the template, with `top_values` values per cluster."""
     rows = _rows(fitted, top_values)
     settings, point, traces = fitted.settings, fitted.point, _traces(fitted)
-    last, predictive = page.latest(fitted.metrics, "log_predictive")
+    _, predictive = page.latest(fitted.metrics, "log_predictive")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     return {
         "title": f"{counted(fitted.num_clusters, 'cluster')} of {len(fitted.names):,} rows",
@@ -236,16 +234,15 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
         f"{settings.counts} counts{chains}, seed {settings.seed}.",
         "sections": _SECTIONS,
         "tiles": [
-            ("rows", display.count(len(fitted.names))),
             ("clusters in the samples", _range(fitted)),
             ("concentration alpha", display.number(fitted.alpha)),
             (
                 "held-out log predictive",
                 f"{predictive:.3f}" if display.finite(predictive) else "–",
             ),
-            ("time of training", display.duration(last.get("seconds"))),
-            ("rows a second", display.count(last.get("rows_per_second"))),
         ],
+        "speed": page.speed(fitted.metrics, "rows"),
+        "notes": diagnostics.chain_notes(fitted.diagnostics, np.ones((1, 0), bool)),
         "charts": page.curves(fitted.metrics, "log_predictive", "held-out log predictive"),
         "traces": traces,
         "trace": traces[1:2],

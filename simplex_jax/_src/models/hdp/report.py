@@ -26,12 +26,13 @@ def concentration(fitted: Fit, name: str) -> dict[str, float]:
     return {"mean": mean, "sd": sd, "lower": interval[0], "upper": interval[1]}
 
 
+_ABSENT = "{their} words are of the samples that have {them}; in shares the others count as 0"
+
 _SECTIONS = (
+    ("overview", "Topics"),
+    ("topics", "Words and documents"),
     ("map", "Map"),
     ("number", "Number of topics"),
-    ("perplexity", "Perplexity"),
-    ("topics", "Topics"),
-    ("sampling", "Sampling"),
 )
 _CONCENTRATIONS = {
     "alpha": "of the topic shares of a document",
@@ -42,26 +43,23 @@ _CONCENTRATIONS = {
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return the context of the template, with `top_words` words per topic."""
     rows = topic_rows(fitted, top_words, fitted.topic_alpha, fitted.topic_alpha_sd)
-    settings, corpus = fitted.settings, fitted.corpus
-    last, perplexity = page.latest(fitted.metrics, "perplexity")
+    settings = fitted.settings
+    _, perplexity = page.latest(fitted.metrics, "perplexity")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     return overview(fitted, rows, positions(fitted.topics), "perplexity") | {
         "lead": f"Hierarchical Dirichlet process, sampled without truncation{chains}, "
         f"seed {settings.seed}.",
         "sections": _SECTIONS,
         "tiles": [
-            ("documents", display.count(corpus["documents"])),
-            ("tokens", display.count(corpus["tokens"])),
-            ("vocabulary", display.count(corpus["vocabulary"])),
             (
                 "topics in a sample",
                 f"{min(fitted.num_topics_posterior)}–{max(fitted.num_topics_posterior)}",
             ),
             ("held-out perplexity", display.count(perplexity)),
-            ("time of training", display.duration(last.get("seconds"))),
-            ("tokens a second", display.count(last.get("tokens_per_second"))),
         ],
-        "share_of": "Share of the tokens",
+        "speed": page.speed(fitted.metrics, "tokens"),
+        "notes": diagnostics.chain_notes(fitted.diagnostics, fitted.shared, _ABSENT),
+        "share_of": "Prevalence is the share of the tokens in a topic",
         "reported": float(fitted.prevalence.sum()),
         "by_chain": numbers_by_chain(fitted) if settings.chains > 1 else None,
         "number": [

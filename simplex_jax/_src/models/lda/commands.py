@@ -5,6 +5,7 @@ import io
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +298,42 @@ def _following(fitted: Fit, input: str | None, directory: str) -> dict[str, str]
     return commands
 
 
+def _over_time(fitted: Fit, plan: Plan, source: dict[str, Any], directory: Path) -> Fit:
+    """Return a fit with its shares by year, if the documents have years and draws were kept."""
+    samples = directory / directories.SAMPLES
+    kept_draws = (fitted.settings.keep_samples or 0) * (fitted.settings.chains or 1)
+    tokens = data.size_of(plan.data).tokens
+    if not isinstance(plan.data, Corpus) or not kept_draws or not samples.is_dir():
+        return fitted
+    if tokens * kept_draws > _MOST_DRAWN or not processes.is_first():
+        return fitted
+    years = _years(source)
+    if years is None or len(years) != len(plan.data.names) or len(set(years)) < 2:
+        return fitted
+    width = next(w for w in _WIDTHS if (max(years) - min(years)) / w <= _MOST_BINS)
+    question = Question(by="year", every=width, samples=samples)
+    estimates = regression.effects(fitted, plan.data, {"year": years}, question)
+    return dataclasses.replace(fitted, effects=list(estimates.rows()))
+
+
+_MOST_DRAWN = 4e7  # tokens of the documents in all draws, for half a minute on two cores
+_WIDTHS, _MOST_BINS = (1, 2, 5, 10, 20, 25, 50, 100, 250, 500, 1000, 10_000), 12  # years
+
+
+def _years(source: dict[str, Any]) -> list[int] | None:
+    """Return the years of the documents of a run, None if they have none."""
+    if source["input"] is None:
+        return corpora.embedded_years()
+    place = Path(source["input"])
+    if not set(place.suffixes) & _WITH_COLUMNS or source["reading"].get("stream"):
+        return None
+    for column in ("year", "date"):
+        with suppress(ValueError):
+            values = counts.read_columns(place, (column,), source["reading"]).columns[column]
+            return [int(str(value)[:4]) for value in values]
+    return None
+
+
 _WITH_COLUMNS = {".csv", ".tsv", ".jsonl", ".h5ad"}
 
 
@@ -496,6 +533,7 @@ COMMANDS = Commands(
     other=counts.read_other,
     shown=("perplexity", "tokens_per_second"),
     goal=("target_ess", "time_limit"),
+    complete=_over_time,
     following=_following,
     devices=lambda settings: settings.devices,
     similarity=matching.affinity,

@@ -79,7 +79,8 @@ class Fit(pipeline.Fit):
             there are none.
         stiffness: Stiffness of SMLD at the end, unstable above 2; 0 for other samplers.
         num_empty_documents: Number of documents without a word of the vocabulary.
-        effects: Records of `lda.effects` for the report; they are not saved with the fit.
+        effects: Records of `lda.effects` for the report: by year, of a run of the command on a
+            corpus with years.
     """
 
     settings: Options
@@ -104,7 +105,7 @@ class Fit(pipeline.Fit):
     shared: np.ndarray
     stiffness: float = 0.0
     num_empty_documents: int = 0
-    effects: Sequence[dict[str, Any]] = ()
+    effects: Sequence[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @property
     def num_topics(self) -> int:

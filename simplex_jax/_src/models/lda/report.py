@@ -30,10 +30,9 @@ from simplex_jax._src.report.topic_map import positions
 
 _LARGEST = 5
 _SECTIONS = (
+    ("overview", "Topics"),
+    ("topics", "Words and documents"),
     ("map", "Map"),
-    ("perplexity", "Perplexity"),
-    ("topics", "Topics"),
-    ("sampling", "Sampling"),
 )
 
 
@@ -41,32 +40,77 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return the context of the report's template, with `top_words` words of each topic."""
     names = seeds.names(fitted.settings.seed_words, len(fitted.topics), fitted.vocabulary)
     rows = topic_rows(fitted, top_words, fitted.alpha, fitted.alpha_sd, names)
-    settings, corpus = fitted.settings, fitted.corpus
-    last, perplexity = page.latest(fitted.metrics, "perplexity")
+    settings, effects = fitted.settings, _trends(fitted, rows)
+    _, perplexity = page.latest(fitted.metrics, "perplexity")
     assert settings.chains is not None  # settled
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     return overview(fitted, rows, positions(fitted.topics), "perplexity") | {
         "lead": f"Latent Dirichlet allocation, sampled by {settings.sampler}{chains}, "
         f"seed {settings.seed}.",
-        "sections": _SECTIONS,
+        "sections": (*_SECTIONS, *_columns_of(effects)),
         "tiles": [
-            ("documents", display.count(corpus["documents"])),
-            ("tokens", display.count(corpus["tokens"])),
-            ("vocabulary", display.count(corpus["vocabulary"])),
             ("held-out perplexity", display.count(perplexity)),
+            ("posterior samples", display.count(fitted.num_samples)),
             *_goal(fitted),
-            ("time of training", display.duration(last.get("seconds"))),
-            ("tokens a second", display.count(last.get("tokens_per_second"))),
         ],
+        "speed": page.speed(fitted.metrics, "tokens"),
+        "effects": effects,
         "seeded": settings.seed_weight,
         "script": page.script("explorer.js", explorer(fitted)),
-        "share_of": "Share of the tokens",
+        "share_of": "Prevalence is the share of the tokens in a topic",
         "disagreements": _disagreements(fitted, rows),
         "concentrations": [
             _concentration(fitted, "alpha", "topic", range(len(rows))),
             _concentration(fitted, "beta", "word", fitted.vocabulary),
         ],
     }
+
+
+def _trends(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the mean shares by each covariate, as lines with bands on a common scale."""
+    columns: dict[str, dict[int, list[dict[str, Any]]]] = {}
+    for record in fitted.effects:
+        if record["kind"] == "mean":
+            column = record["term"].partition("=")[0]
+            columns.setdefault(column, {}).setdefault(record["topic"], []).append(record)
+    result = []
+    for column, topics in columns.items():
+        labels = [record["term"].partition("=")[2] for record in next(iter(topics.values()))]
+        if len(labels) < 2:
+            continue
+        most = max(record["upper"] for records in topics.values() for record in records)
+        x = np.linspace(0, _WIDTH, len(labels))
+        trends = []
+        for k in np.argsort(-fitted.prevalence, kind="stable"):
+            numbers = {
+                name: np.array([record[name] for record in topics[int(k)]])
+                for name in ("mean", "lower", "upper")
+            }
+            y = {name: _HEIGHT * (1 - array / most) for name, array in numbers.items()}
+            band = _points([*x, *x[::-1]], [*y["lower"], *y["upper"][::-1]])
+            trends.append(
+                {
+                    "number": int(k),
+                    "leading": rows[k]["leading"],
+                    "line": _points(x, y["mean"]),
+                    "band": None if rows[k]["stable"] is False else band,
+                    "first": float(numbers["mean"][0]),
+                    "last": float(numbers["mean"][-1]),
+                }
+            )
+        result.append({"name": column, "labels": labels, "most": most, "trends": trends})
+    return result
+
+
+_WIDTH, _HEIGHT = 200, 52  # of a drawing of `over_time.html`
+
+
+def _points(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> str:
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+
+
+def _columns_of(effects: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(f"by-{n}", f"By {column['name']}") for n, column in enumerate(effects, start=1)]
 
 
 def _goal(fitted: Fit) -> list[tuple[str, str]]:
@@ -239,7 +283,11 @@ def _mixture(shares: np.ndarray) -> list[list[int]]:
 
 def summary(fitted: Fit) -> dict[str, Any]:
     """Return the entries of `summary.json` for a topic model."""
-    return tables.summary(fitted) | {"order": fitted.order, "stiffness": fitted.stiffness}
+    return tables.summary(fitted) | {
+        "order": fitted.order,
+        "stiffness": fitted.stiffness,
+        "effects": list(fitted.effects),
+    }
 
 
 def restore(run: Saved) -> dict[str, Any]:
@@ -248,7 +296,16 @@ def restore(run: Saved) -> dict[str, Any]:
     return tables.restore(run) | {
         "order": np.asarray(run.summary["order"], int).reshape(-1, topics),
         "stiffness": float(run.summary["stiffness"]),
+        "effects": [_effect(record, topics) for record in run.summary["effects"]],
     }
+
+
+def _effect(record: dict[str, Any], topics: int) -> dict[str, Any]:
+    """Return a record of `effects` from a file, checked."""
+    numbers = {name: float(record[name]) for name in ("mean", "sd", "lower", "upper")}
+    if not 0 <= (topic := int(record["topic"])) < topics:
+        raise ValueError("no such topic")
+    return {"topic": topic, "term": str(record["term"]), "kind": str(record["kind"]), **numbers}
 
 
 FILES = Files(

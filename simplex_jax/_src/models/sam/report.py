@@ -24,33 +24,29 @@ from simplex_jax._src.report.topic_map import positions
 from simplex_jax._src.runtime.saved import RunError
 
 _SECTIONS = (
+    ("overview", "Topics"),
+    ("topics", "Words and documents"),
     ("map", "Map"),
-    ("perplexity", "Log-perplexity"),
-    ("topics", "Topics"),
-    ("sampling", "Sampling"),
 )
 
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return the context of the template, with `top_words` words per topic, half as many absent."""
     rows = _rows(fitted, top_words)
-    settings, corpus = fitted.settings, fitted.corpus
-    last, perplexity = page.latest(fitted.metrics, "log_perplexity")
+    settings = fitted.settings
+    _, perplexity = page.latest(fitted.metrics, "log_perplexity")
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     return overview(fitted, rows, positions(fitted.topics, cosine), "log_perplexity") | {
         "lead": f"Spherical admixture model, sampled by {settings.sampler}{chains}, "
         f"seed {settings.seed}.",
         "sections": _SECTIONS,
         "tiles": [
-            ("documents", display.count(corpus["documents"])),
-            ("vocabulary", display.count(corpus["vocabulary"])),
             ("held-out log-perplexity", display.count(perplexity)),
             ("posterior samples", display.count(fitted.num_samples)),
-            ("time of training", display.duration(last.get("seconds"))),
-            ("documents a second", display.count(last.get("documents_per_second"))),
         ],
+        "speed": page.speed(fitted.metrics, "documents"),
         "energies": page.curves(fitted.metrics, "kinetic", "kinetic energy", 1.0)[:1],
-        "share_of": "Mean share of the documents",
+        "share_of": "Prevalence is the mean proportion of a topic in the documents",
         "learned": [
             (name, getattr(fitted, name), getattr(fitted, f"{name}_sd"))
             for name in learned(fitted.settings)

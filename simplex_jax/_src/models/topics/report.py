@@ -7,7 +7,7 @@ import numpy as np
 from scipy import special
 
 from simplex_jax._src.evaluate import coherence as coherences
-from simplex_jax._src.evaluate import diagnostics
+from simplex_jax._src.evaluate import diagnostics, matching
 from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.models.topics.fits import CountFit, TopicFit
 from simplex_jax._src.report import charts, page
@@ -141,9 +141,12 @@ def common_rows(fitted: TopicFit) -> list[dict[str, Any]]:
     )
     scale = float(np.fmax(prevalence, upper).max()) or 1.0
     shares = bars(prevalence, lower, upper, scale, over_chains=kinds == OVER_CHAINS)
+    stable = matching.stable(fitted.shared)
     return [
         {
             "number": k,
+            "name": None,
+            "stable": bool(stable[k]) if len(fitted.shared) > 1 else None,
             "share": share,
             "coherence": measured(float(fitted.coherence[k])),
             "stability": measured(float(fitted.stability[k])),
@@ -167,6 +170,7 @@ def overview(
         "map": charts.topic_map(placed, shares, leading),
         "by_number": rows,
         "topics": [rows[k] for k in np.argsort(-shares, kind="stable")],
+        "notes": diagnostics.chain_notes(fitted.diagnostics, fitted.shared),
     }
 
 

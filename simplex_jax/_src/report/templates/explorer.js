@@ -178,7 +178,7 @@
     addEventListener("hashchange", follow);
     const link = element("a", "Explore");
     link.href = "#explore";
-    document.querySelector("nav").prepend(link);
+    document.querySelector("nav a").after(link);
     document.getElementById("explore").hidden = false;
     if (location.hash.startsWith("#explore")) document.getElementById("explore").scrollIntoView();
     showTopic();
