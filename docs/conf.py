@@ -13,6 +13,7 @@ copyright = author
 release = metadata.version("simplex-jax")
 
 extensions = [
+    "llms",
     "mathml",
     "myst_parser",
     "sphinx.ext.autodoc",

@@ -10,6 +10,8 @@ from sphinx.application import Sphinx
 
 import simplex_jax
 
+# Methods that scikit-learn adds to estimators; they link to its own documentation.
+ROUTING = ", ".join(f"set_{name}_request" for name in ("fit", "partial_fit", "score", "transform"))
 FIRST = ("build", "update", "init", "State", "Info")
 
 
@@ -25,7 +27,7 @@ def entry(name: str, value: object) -> list[str]:
         kind = "exception" if issubclass(value, Exception) else "class"
     elif callable(value):
         kind = "function"
-    members = ["   :members:"] if kind == "class" else []
+    members = ["   :members:", f"   :exclude-members: {ROUTING}"] if kind == "class" else []
     if kind == "class" and name.startswith("simplex_jax.samplers."):
         members.append("   :no-index:")  # samplers share states
     return [f".. auto{kind}:: {name}", *members, ""]
