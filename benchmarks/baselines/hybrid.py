@@ -90,7 +90,7 @@ def build(
         batch_size=batch_size,
         **local_step._asdict(),
     )
-    counts = lda_kernel.subsampled_counts(lda_kernel.source_of(corpus, config))
+    counts = lda_kernel.counts_of(lda_kernel.source_of(corpus, config))
     if step_size is None:
         step_size = online_vb.default_step_size()
     kernel = natural.kernel(counts, config, step_size, shape, natural.geometric)

@@ -164,7 +164,7 @@ def moved_by(
             batch_size=batch_size,
             **local_step._asdict(),
         )
-        counts = lda_kernel.subsampled_counts(lda_kernel.source_of(problem.corpus, config))
+        counts = lda_kernel.counts_of(lda_kernel.source_of(problem.corpus, config))
         inner = kernel_of(counts.with_prior(config.alpha), problem.beta, step)
         built = Kernel(bind(_init_topics, inner, config.alpha), bind(_update_topics, inner))
         return built, device.uniform_stream(problem.corpus, batch_size)

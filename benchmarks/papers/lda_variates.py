@@ -143,7 +143,7 @@ def measured_noise(
     plain = device.uniform_stream(problem.corpus, batch_size)
     visits = batches.visits(plain, 1, first=REPEATS)  # which do not move the reference
     alpha = state.alpha
-    subsampled = lda_kernel.subsampled_counts(source).with_prior(alpha)
+    subsampled = lda_kernel.counts_of(source).with_prior(alpha)
     controlled = control_variate.control_variate(source).with_prior(alpha)
     return {
         "subsampled": noise(subsampled, plain, subsampled.init(key_init)),

@@ -75,7 +75,7 @@ def estimate_side_by_side(estimate, *arguments):
 def build(method, h, alpha=ALPHA, beta=BETA, corpus=MANY, total="refreshed"):
     """Memoised SCIR of all chains; a batch is one document of each."""
     wide = lda.configure((2, 3 * CHAINS), local=method)
-    inner = lda_kernel.memoised_counts(lda_kernel.source_of(corpus, wide))
+    inner = lda_kernel.counts_of(lda_kernel.source_of(corpus, wide))
     counts = lda_kernel.Counts(inner.init, base.bind(estimate_side_by_side, inner.estimate))
     config = lda.configure(SHAPE, alpha=alpha, beta=beta, step_size=h, total=total)
     return lda_kernel.kernel(counts, config)
@@ -307,7 +307,7 @@ def source(batch_size, **how):
 )
 def test_subsampled_counts_are_unbiased(method, batch_size, getkey):
     exact = expected_counts(LOG_PHI)
-    counts = lda_kernel.subsampled_counts(source(batch_size, **HOW[method]))
+    counts = lda_kernel.counts_of(source(batch_size, **HOW[method]))
     estimator = counts.with_prior(ALPHA)
     stream = device.uniform_stream(CORPUS, batch_size)
     counts = np.asarray(estimates(jax.random.split(getkey(), 2500), estimator, stream, TALLY))
@@ -336,7 +336,7 @@ def test_control_variate_is_unbiased_and_quieter_near_its_reference(method, getk
     controlled = estimates(keys, estimator, base.bind(unmoved, stream), reference)
     assert not checks.family(cell_checks(controlled, expected_counts(LOG_PHI)))
     assert checks.family(cell_checks(controlled, expected_counts(NEAR))), "the check has no power"
-    subsampled = lda_kernel.subsampled_counts(batches_of_two).with_prior(ALPHA)
+    subsampled = lda_kernel.counts_of(batches_of_two).with_prior(ALPHA)
     plain = estimates(keys, subsampled, stream, TALLY)
     assert (np.asarray(controlled).var(axis=0) < 0.5 * np.asarray(plain).var(axis=0)).all()
 

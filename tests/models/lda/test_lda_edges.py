@@ -34,7 +34,7 @@ def local_step(counts, method):
 
 def memoised(corpus, shape, method):
     config = lda.configure(shape, local=method)
-    return lda_kernel.memoised_counts(lda_kernel.source_of(corpus, config))
+    return lda_kernel.counts_of(lda_kernel.source_of(corpus, config))
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_corpus_without_tokens_has_no_counts(getkey):
     config = lda.configure(
         (2, 2), counts="subsampled", local="blocked", expected=True, batch_size=2
     )
-    counts = lda_kernel.subsampled_counts(lda_kernel.source_of(corpus, config))
+    counts = lda_kernel.counts_of(lda_kernel.source_of(corpus, config))
     estimator = counts.with_prior([0.1, 0.1])
     topics = jnp.log(jnp.full((2, 2), 0.5))
     assert not jax.jit(estimator.estimate)(

@@ -19,7 +19,7 @@ from simplex_jax._src import base, estimators
 from simplex_jax._src.corpus import device, embedded_corpus, from_counts
 from simplex_jax._src.models import lda, pipeline
 from simplex_jax._src.models.lda import commands, kernel, model, options, posterior, seeds
-from simplex_jax._src.models.lda.kernel import Memory, memoised_counts, source_of
+from simplex_jax._src.models.lda.kernel import Memory, counts_of, source_of
 from simplex_jax._src.models.lda.options import Arguments
 from simplex_jax._src.models.lda.seeds import Line, Seeds
 from simplex_jax._src.runtime.driver import run
@@ -41,7 +41,7 @@ def p_values(topics, getkey, seed):
     wide = 3 * np.arange(CHAINS)[:, None] + WORDS
     given = Seeds(np.tile(topics, CHAINS), wide.ravel(), np.float32(WEIGHT))
     config = model.configure((2, 3 * CHAINS))
-    inner = memoised_counts(source_of(MANY, config)).with_prior(ALPHA, given)
+    inner = counts_of(source_of(MANY, config)).with_prior(ALPHA, given)
     estimate = base.bind(test_lda.estimate_side_by_side, inner.estimate)
     estimator = estimators.Estimator(inner.init, estimate)
     chains = scir.build(estimator, jnp.asarray(BETA, jnp.float32), 0.5, total="refreshed")

@@ -5,7 +5,7 @@ from typing import Any
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.lda import checks, fitting, memory, regression, report
 from simplex_jax._src.models.lda.fitting import Fit
-from simplex_jax._src.models.lda.model import build, build_streaming
+from simplex_jax._src.models.lda.model import build
 from simplex_jax._src.models.lda.options import Arguments, Options, resolve_options
 from simplex_jax._src.models.lda.probability import left_to_right
 from simplex_jax._src.models.lda.regression import Effects, Question
@@ -143,7 +143,6 @@ __all__ = [
     "Fit",
     "Options",
     "build",
-    "build_streaming",
     "effects",
     "fit",
     "left_to_right",

@@ -15,7 +15,8 @@ from simplex_jax._src.base import Batch, State, Update, as_pytree
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models import lda
-from simplex_jax._src.models.lda import model, seeds
+from simplex_jax._src.models.lda import seeds
+from simplex_jax._src.models.lda.kernel import Source, kernel_of
 from simplex_jax._src.models.lda.options import Options, configure
 from simplex_jax._src.models.topics import proportions
 from simplex_jax._src.models.topics.concentrations import LEARN
@@ -150,7 +151,7 @@ class LDA(CountEstimator):
             step_size=self.step_size,
         )
         seeded = self._seeds(options, shape)
-        kernel = model.build_streaming(total, configure(options, shape[1], seeded))
+        kernel = kernel_of(Source(None, configure(options, shape[1], seeded), total))
         began = {
             "n_components": shape[0],
             "sampler": self.sampler,

@@ -26,8 +26,9 @@ from simplex_jax._src.corpus import Corpus, device, store
 from simplex_jax._src.corpus.device import DeviceCorpus, HostCorpus, Pages
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.draws.keys import by_native_code, split
+from simplex_jax._src.models.lda import kernel as lda_kernel
 from simplex_jax._src.models.lda import model, sharding
-from simplex_jax._src.models.lda.kernel import Page
+from simplex_jax._src.models.lda.kernel import Page, Source
 from simplex_jax._src.models.lda.options import configure, on_disk
 from simplex_jax._src.models.lda.seeds import Seeds
 from simplex_jax._src.models.topics import engine
@@ -62,7 +63,7 @@ def build(
     feed: Feed
     if isinstance(data, Stored | Selection):
         stored, among = data if isinstance(data, Selection) else (data, None)
-        kernel = model.build_streaming(size.documents, config)
+        kernel = lda_kernel.kernel_of(Source(None, config, size.documents))
         feed = functools.partial(_read, stored, settings.batch_size, among)
     else:
         shared = isinstance(data, HostCorpus)

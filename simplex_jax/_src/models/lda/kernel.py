@@ -238,22 +238,21 @@ class Source:
         return device.compact(device.select(self.corpus, batch), self.room)
 
 
-def memoised_counts(source: Source) -> Counts:
-    """Counts of the labels of all tokens; each batch redraws its own labels.
+def counts_of(source: Source) -> Counts:
+    """Return the estimate of the counts of a source, "memoised" or "subsampled".
 
-    With SCIR and a refreshed total this is an exact Gibbs sampler of LDA that visits a batch of
+    Memoised counts are those of the labels of all tokens; each batch redraws its own labels. With
+    SCIR and a refreshed total this is an exact Gibbs sampler of LDA that visits a batch of
     documents at a time: no discretisation and no subsampling error. Without a corpus, the memory
     has only the labels of the last batch, and each batch is a `Page`.
+
+    Subsampled counts are those of a batch of distinct documents, times D / batch size: the estimate
+    of the papers. Labels are drawn anew at every visit; counts are the mean over the sweeps after
+    the burn-in. If alpha is learned, the memory has the evidence about it. Without a corpus, each
+    batch is compact `Documents`.
     """
-    return Counts(init=bind(_init_memory, source), estimate=bind(_memoised, source))
-
-
-def subsampled_counts(source: Source) -> Counts:
-    """Counts of a batch of distinct documents, times D / batch size: the estimate of the papers.
-
-    Labels are drawn anew at every visit; counts are the mean over the sweeps after the burn-in. If
-    alpha is learned, the memory has the evidence about it.
-    """
+    if source.config.counts == "memoised":
+        return Counts(init=bind(_init_memory, source), estimate=bind(_memoised, source))
     return Counts(init=bind(_init_tally, source), estimate=bind(_subsampled, source))
 
 
@@ -452,20 +451,19 @@ def kernel(
     return Kernel(init=bind(_init, model), update=bind(_update, model))
 
 
-def memoised(corpus: DeviceCorpus | Pages, config: Config, *, shard: Shard | None = None) -> Kernel:
-    """Return the kernel of LDA with memoised counts of a corpus, or of a shard of one.
+def kernel_of(source: Source) -> Kernel:
+    """Return the kernel of LDA for the documents of a source.
 
-    With pages, alpha cannot be learned, since that needs all labels at once.
+    With pages, alpha cannot be learned from memoised counts, since that needs all labels at once.
     """
-    source = source_of(corpus, config, shard)
-    learner = bind(_learn, source) if config.learn_alpha or config.learn_beta else None
-    rows = None if shard is None else shard.topics
-    return kernel(memoised_counts(source), config, learner=learner, rows=rows)
-
-
-def subsampled(source: Source) -> Kernel:
-    """Return the kernel of LDA with subsampled counts; alpha follows the evidence of batches."""
-    return kernel(subsampled_counts(source), source.config)
+    config, shard = source.config, source.shard
+    learns = config.counts == "memoised" and (config.learn_alpha or config.learn_beta)
+    return kernel(
+        counts_of(source),
+        config,
+        learner=bind(_learn, source) if learns else None,
+        rows=None if shard is None else shard.topics,
+    )
 
 
 def _init(model: Model, key: jax.Array, position: jax.Array) -> State:

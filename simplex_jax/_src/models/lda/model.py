@@ -28,7 +28,6 @@ from simplex_jax._src.models.lda.kernel import (
     Config,
     Info,
     Memory,
-    Source,
     State,
 )
 from simplex_jax._src.models.lda.seeds import Seeds
@@ -46,7 +45,6 @@ __all__ = [
     "Info",
     "State",
     "build",
-    "build_streaming",
     "check_batch_size",
     "check_names",
     "configure",
@@ -251,14 +249,11 @@ def configure(
     """
     if shape[0] < 1 or shape[1] < 1:
         raise ValueError(f"there must be at least one topic and one word; the shape is {shape}")
-    check_names(sampler, counts, alpha, beta, seeded=seeds is not None)
-    memoised = counts == "memoised"
     local = local or "collapsed"
+    seeded, memoised = seeds is not None, counts == "memoised"
+    check_names(sampler, counts, alpha, beta, seeded=seeded, local=local, total=total)
     if local == "integrated":
         _check_integrated(sampler, counts, total, step_size, engine)
-    first_alpha, learn_alpha, alpha_shape = _concentration("alpha", alpha, alpha_prior, shape[:1])
-    full = shape if np.ndim(beta) == 2 else shape[1:]
-    first_beta, learn_beta, beta_shape = _concentration("beta", beta, beta_prior, full)
     sweeps = (1 if memoised else 10) if sweeps is None else sweeps
     burn_in = (0 if memoised else sweeps // 2) if burn_in is None else burn_in
     _check_sweeps(local, sweeps, burn_in, expected=expected, memoised=memoised)
@@ -267,6 +262,9 @@ def configure(
     if isinstance(step_size, tuple):
         step_size = schedules.polynomial_decay(*step_size)
     schedules.check(step_size)
+    full = shape if np.ndim(beta) == 2 else shape[1:]
+    first_alpha, learn_alpha, alpha_shape = _concentration("alpha", alpha, alpha_prior, shape[:1])
+    first_beta, learn_beta, beta_shape = _concentration("beta", beta, beta_prior, full)
     return Config(
         alpha=first_alpha,
         beta=first_beta,
@@ -278,7 +276,7 @@ def configure(
         alpha_shape=alpha_shape,
         beta_shape=beta_shape,
         sampler=sampler,
-        total=_total(sampler, total),
+        total=total or (TOTALS[0] if SAMPLERS[sampler].weighted else None),
         counts=counts,
         local=local,
         sweeps=sweeps,
@@ -295,26 +293,18 @@ def build_from(
     devices: Sequence[jax.Device] | None = None,
 ) -> tuple[Kernel, Stream]:
     """Return the kernel and the stream of `build`, from a configuration."""
-    if config.counts == "subsampled":
-        if devices:
-            raise ValueError("devices can share the documents with memoised counts only")
-        on_device = _on_device(corpus)
-        stream = device.uniform_stream(on_device, config.batch_size)
-        return kernel.subsampled(kernel.source_of(on_device, config)), stream
-    if devices and len(set(devices)) < len(devices):
-        raise ValueError("devices must be distinct")
-    if devices and isinstance(corpus, DeviceCorpus):
-        raise ValueError("corpus is already on a device: give device.on_host(counts) to share it")
-    if config.local == "integrated" and (devices or isinstance(corpus, Pages)):
-        raise ValueError(IN_ONE_PLACE)
-    shards = len(devices) if devices else 1
     documents, _ = _size(corpus)
+    _check_devices(corpus, config, devices)
+    shards = len(devices) if devices else 1
     share, shard_documents = -(-config.batch_size // shards), -(-documents // shards)
     config = dataclasses.replace(config, batch_size=share)
     if isinstance(corpus, HostCorpus) and devices:
         built = sharding.memoised(corpus, devices, config)
     else:
-        built = kernel.memoised(_on_device(corpus), config)
+        on_device: Any = device.to_device(corpus) if isinstance(corpus, HostCorpus) else corpus
+        built = kernel.kernel_of(kernel.source_of(on_device, config))
+        if config.counts == "subsampled":
+            return built, device.uniform_stream(on_device, config.batch_size)
     stream = device.block_stream(shard_documents, share)
     if config.learn_alpha or config.learn_beta:
         # Not in the first pass, before which there are no labels to learn from.
@@ -322,13 +312,22 @@ def build_from(
     return built, stream
 
 
-def build_streaming(documents: int, config: Config) -> Kernel:
-    """Return the kernel of LDA's topics for streamed documents, with subsampled counts.
-
-    Batches are `device.Documents` with no tokens of others, drawn uniformly without replacement
-    from a corpus of `documents`.
-    """
-    return kernel.subsampled(Source(None, config, documents))
+def _check_devices(
+    corpus: DeviceCorpus | HostCorpus | Pages,
+    config: Config,
+    devices: Sequence[jax.Device] | None,
+) -> None:
+    """Raise a ValueError unless the devices can share the documents."""
+    if config.local == "integrated" and (devices or isinstance(corpus, Pages)):
+        raise ValueError(IN_ONE_PLACE)
+    if not devices:
+        return
+    if config.counts != "memoised":
+        raise ValueError("devices can share the documents with memoised counts only")
+    if len(set(devices)) < len(devices):
+        raise ValueError("devices must be distinct")
+    if isinstance(corpus, DeviceCorpus):
+        raise ValueError("corpus is already on a device: give device.on_host(counts) to share it")
 
 
 def mean_topics(state: State, seeds: Seeds | None = None) -> jax.Array:
@@ -390,15 +389,24 @@ def check_names(
     beta: ArrayLike | str = BETA,
     *,
     seeded: bool = False,
+    local: str = "collapsed",
+    total: str | None = None,
 ) -> None:
     """Raise a ValueError unless these arguments of `build` are names and go together."""
-    arguments.choice("sampler", sampler, SAMPLERS)
-    arguments.choice("counts", counts, COUNTS)
-    for name, value in {"alpha": alpha, "beta": beta}.items():
-        if isinstance(value, str) and value not in LEARN:
-            raise ValueError(
-                f"{name} must be a number or one of {', '.join(LEARN)}; it is {value!r}"
-            )
+    given = {
+        "sampler": (sampler, SAMPLERS),
+        "counts": (counts, COUNTS),
+        "local": (local, METHODS),
+        "total": (total or TOTALS[0], TOTALS),
+    }
+    for name, (value, names) in given.items():
+        arguments.choice(name, value, names)
+    if total is not None and not SAMPLERS[sampler].weighted:
+        raise ValueError(f"total is that of weights, and {sampler} moves none: leave it out")
+    for name, concentration in {"alpha": alpha, "beta": beta}.items():
+        if isinstance(concentration, str) and concentration not in LEARN:
+            known = ", ".join(LEARN)
+            raise ValueError(f"{name} must be a number or one of {known}; it is {concentration!r}")
     if isinstance(beta, str) and counts != "memoised":
         raise ValueError("beta can be learned with memoised counts only; give a number")
     if isinstance(beta, str) and seeded:
@@ -431,7 +439,6 @@ def _concentration(
 
 
 def _check_sweeps(local: str, sweeps: int, burn_in: int, *, expected: bool, memoised: bool) -> None:
-    arguments.choice("local", local, METHODS)
     whole = isinstance(sweeps, int) and isinstance(burn_in, int)
     if not whole or not 0 <= burn_in < sweeps:
         raise ValueError(
@@ -464,17 +471,6 @@ def _check_integrated(
         )
 
 
-def _total(sampler: str, total: str | None) -> str | None:
-    """Return how the total of a sampler's weights is treated; None if it moves no weights."""
-    if total is not None:
-        arguments.choice("total", total, TOTALS)
-    if SAMPLERS[sampler].weighted:
-        return TOTALS[0] if total is None else total
-    if total is not None:
-        raise ValueError(f"total is that of weights, and {sampler} moves none: leave it out")
-    return None
-
-
 def check_batch_size(batch_size: int, documents: int) -> int:
     """Return the batch size as an int, or raise a ValueError unless it is one from 1 to D."""
     if arguments.at_least("batch_size", batch_size, 1) > documents:
@@ -489,7 +485,3 @@ def _size(corpus: DeviceCorpus | HostCorpus | Pages) -> tuple[int, int]:
     if isinstance(corpus, HostCorpus):
         return len(corpus.lengths), int(corpus.lengths.sum())
     return device.size(corpus), corpus.tokens.shape[0]
-
-
-def _on_device(corpus: DeviceCorpus | HostCorpus | Pages) -> Any:
-    return device.to_device(corpus) if isinstance(corpus, HostCorpus) else corpus

@@ -46,7 +46,7 @@ class Spread:
     def kernel(self) -> Kernel:
         """Return the kernel of the documents of this device; inside `shard_map` only."""
         corpus = jax.tree.map(lambda leaf: leaf[0], self.corpus)
-        return kernel.memoised(corpus, self.config, shard=self.shard)
+        return kernel.kernel_of(kernel.source_of(corpus, self.config, self.shard))
 
     def specs(self, state: State) -> State:
         """Return the sharding of a state: labels, topics and counts; the rest is replicated."""
