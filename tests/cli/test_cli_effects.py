@@ -69,7 +69,7 @@ def test_groups_of_a_column_of_the_corpus(place, tmp_path):
     asked = ["--by", "party", "--out", out, "--level", 0.9, "--report", page]
     said = told("--model", place / "run", *asked)
     assert "warning: 1 document without a word of the model left out" in said
-    assert "79 documents, 12 draws of their shares" in said
+    assert "79 documents, 12 draws of their proportions" in said
     actual = table(out)
     assert list(actual[0]) == ["topic", "term", "kind", "mean", "sd", "lower", "upper"]
     assert [row["term"] for row in actual[:3]] == ["party=D", "party=R", "party: R - D"]

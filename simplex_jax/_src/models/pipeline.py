@@ -143,9 +143,9 @@ class Fit(Results, Fitted):
         return files.load(cls.MODEL, Path(directory))
 
     def transform(self, data: Any, *, seed: int = 0) -> np.ndarray:
-        """Return the shares of the topics or clusters in other documents or rows, float32 [n, K].
+        """Return the proportions of other documents, or of rows over clusters, float32 [n, K].
 
-        Where a model has topics or clusters that are not reported, a row leaves their share of 1.
+        Where a model has topics or clusters that are not reported, a row leaves their part of 1.
 
         Args:
             data: Documents or rows as for `fit`, over any vocabulary: words unknown to the model

@@ -155,7 +155,7 @@ class Model(NamedTuple, Generic[O, F]):
     # `Plan -> facts` about the data, for `config.json` and the report
     describe: Callable[[Plan[O]], dict[str, Any]]
     files: Files[O, F]  # files of a fit
-    # `(fit, data, seed) -> shares` [n, K] of other documents or rows, over the fit's vocabulary
+    # `(fit, data, seed) -> proportions` [n, K] of other documents or rows, over its vocabulary
     infer: Callable[..., np.ndarray]
     # `(fit, data, seed) -> mean log predictive density` of other documents or rows
     score: Callable[..., float]

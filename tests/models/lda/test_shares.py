@@ -10,7 +10,7 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 from support.native_sweeps import needs
 
-from simplex_jax._src.models.lda.regression import Shares, draw_key
+from simplex_jax._src.models.lda.regression import ProportionDraws, draw_key
 
 TOPICS = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], np.float32)
 ALPHA = np.array([0.5, 0.8])
@@ -64,7 +64,7 @@ def counts_of(copies):
 def test_the_law_is_that_of_enumeration(engine, seed):
     """False alarm 1e-3 for the family; means in place of draws, and one number for all, fail."""
     needs(engine)
-    shares = Shares(counts_of(COPIES), sweeps=25, engine=engine)
+    shares = ProportionDraws(counts_of(COPIES), sweeps=25, engine=engine)
     drawn = shares.draw(draw_key(seed, 0), TOPICS, ALPHA)
     assert drawn.dtype == np.float32
     np.testing.assert_allclose(drawn.sum(axis=1), 1, rtol=1e-5)
@@ -76,7 +76,7 @@ def test_the_law_is_that_of_enumeration(engine, seed):
 
 
 def test_draws_of_other_numbers_and_seeds_differ_and_the_same_are_the_same():
-    shares = Shares(counts_of(30), sweeps=3)
+    shares = ProportionDraws(counts_of(30), sweeps=3)
     first = shares.draw(draw_key(1, 0), TOPICS, ALPHA)
     np.testing.assert_array_equal(first, shares.draw(draw_key(1, 0), TOPICS, ALPHA))
     for key in (draw_key(1, 1), draw_key(2, 0)):
@@ -88,6 +88,6 @@ def test_documents_are_where_they_were_in_shards_of_any_size(monkeypatch):
     monkeypatch.setattr("simplex_jax._src.models.lda.regression.SHARD", 4)
     rows = [[60, 0, 0], [0, 0, 3], [0, 0, 90], [9, 0, 0], [0, 0, 30], [80, 0, 0]]
     clear = np.array([[0.98, 0.01, 0.01], [0.01, 0.01, 0.98]])
-    shares = Shares(sp.csr_array(np.array(rows, np.int32)), sweeps=10)
+    shares = ProportionDraws(sp.csr_array(np.array(rows, np.int32)), sweeps=10)
     drawn = shares.draw(jax.random.key(0), clear, np.array([0.01, 0.01]))
     assert drawn.argmax(axis=1).tolist() == [0, 1, 1, 0, 1, 0]

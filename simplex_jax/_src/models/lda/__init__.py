@@ -93,17 +93,18 @@ def resolve(corpus: Any, options: Options) -> Options:
 
 @takes(Question)
 def effects(fitted: Fit, corpus: Any, columns: Any, question: Question) -> Effects:
-    """Regress the topic shares of documents on covariates.
+    """Regress the topic proportions of documents on covariates.
 
     This is the method of composition (Treier and Jackman 2008; `estimateEffect` of stm). For each
-    kept draw of topics and alpha, in every chain, the document shares are drawn from their
-    posterior, and the share of each topic is regressed on the covariates by least squares, which
-    gives a posterior of the coefficients. The result is the mixture over the draws, so it includes
-    the uncertainty of the topics, of the shares and of a sample of D documents.
+    kept draw of topics and alpha, in every chain, the proportions of documents are drawn from their
+    posterior, and the proportion of each topic is regressed on the covariates by least squares,
+    which gives a posterior of the coefficients. The result is the mixture over the draws, so it
+    includes the uncertainty of the topics, of the proportions and of a sample of D documents.
 
-    The topic model does not use the covariates. Differences between the shares of short documents
-    therefore shrink towards 0: where topics share no word, by the factor N / (N + sum of alpha) for
-    N words a document. Documents are assumed independent given the covariates.
+    The topic model does not use the covariates. Differences between the proportions of short
+    documents therefore shrink towards 0: where topics share no word, by the factor
+    N / (N + sum of alpha) for N words a document. Documents are assumed independent given the
+    covariates.
 
     Args:
         fitted: A fit with kept samples (`keep_samples`), or a loaded one with `samples`.
@@ -115,7 +116,7 @@ def effects(fitted: Fit, corpus: Any, columns: Any, question: Question) -> Effec
         {options}
 
     Returns:
-        Means, differences and slopes of the shares with their intervals.
+        Means, differences and slopes of the proportions with their intervals.
 
     Raises:
         ValueError: The fit kept no samples; a column is unknown, constant or of the wrong length;

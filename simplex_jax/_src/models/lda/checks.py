@@ -18,8 +18,8 @@ from simplex_jax._src.models.topics.checks import (
 from simplex_jax._src.models.topics.report import INTERVAL, interval_kinds
 from simplex_jax._src.report.display import counted
 
-# Measured: at alpha = 0.1 thirty blocked sweeps suffice. At 0.01 the first shares of a document are
-# almost all in one topic: 38% of the tokens have their true topic after 30 sweeps, 74% after 200.
+# Measured: at alpha = 0.1 thirty blocked sweeps suffice. At 0.01 a document is at first almost all
+# in one topic: 38% of the tokens have their true topic after 30 sweeps, 74% after 200.
 _SMALL_ALPHA, _MANY_SWEEPS = 0.05, 200
 
 _LARGEST_COMPARISON = 5_000  # topics whose pairs are all compared
@@ -46,8 +46,7 @@ def topic_warnings(
     """
     sentences = perplexity_warnings(metrics, exact=exact)
     topics = np.asarray(mean)
-    shares = np.asarray(prevalence)
-    unused = np.flatnonzero(shares < 1e-4)
+    unused = np.flatnonzero(np.asarray(prevalence) < 1e-4)
     if unused.size:
         sentences.append(f"No more than 0.01% of the tokens belong to topic {listed(unused)}.")
     if len(topics) > _LARGEST_COMPARISON:

@@ -96,7 +96,9 @@ _BY = click.option(
 @click.option("--out", type=options.PATH, default=Path("effects.csv"), show_default=True)
 @click.option("--plot", type=options.PATH, help="Picture, .svg, .png or .pdf.  [default: OUT.svg]")
 @click.option(
-    "--report", type=options.PATH, help="Also write a report of the run that shows the mean shares."
+    "--report",
+    type=options.PATH,
+    help="Also write a report of the run that shows the mean proportions.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the files.")
 @options.common_options
@@ -114,12 +116,13 @@ def effects(
     quiet: bool,
     **question_options: Any,
 ) -> None:
-    """Regress the topic shares of the documents of a run on covariates.
+    """Regress the topic proportions of the documents of a run on covariates.
 
-    Groups, such as a party, get a mean share each and differences from the first group. Numbers and
-    dates get a line, a curve (--smooth) or groups (--every 10: decades). Each share is regressed on
-    all columns together, over the draws of the topics that the run kept (--keep-samples) and draws
-    of the shares given these. OUT has topic, term, kind, mean, sd and the interval.
+    Groups, such as a party, get a mean each and differences from the first group. Numbers and
+    dates get a line, a curve (--smooth) or groups (--every 10: decades). Each proportion is
+    regressed on all columns together, over the draws of the topics that the run kept
+    (--keep-samples) and draws of the proportions given these. OUT has topic, term, kind,
+    mean, sd and the interval.
 
     Columns come from the documents' own file, CSV, TSV, JSON lines or AnnData, or from --metadata;
     the embedded corpus has a column year. Give INPUT only if the documents of the run have moved.
@@ -171,7 +174,7 @@ def effects(
     if report is not None:
         files.report(MODEL, dataclasses.replace(fitted, effects=list(estimates.rows())), report)
     draws = counted(estimates.draws, "draw")
-    say(f"{counted(estimates.documents, 'document')}, {draws} of their shares")
+    say(f"{counted(estimates.documents, 'document')}, {draws} of their proportions")
     tell = console.speaker(quiet, results=True)
     tell(f"written to {out} and {picture}" + (f", and {report}" if report else ""))
 
@@ -282,7 +285,7 @@ def _outcome(fitted: Fit) -> str:
     ]
     lines = report.topic_lines(fitted.prevalence, described, stable=fitted.stable)
     if not len(fitted.proportions):
-        lines.append("topic shares of documents: simplex-jax lda transform --model RUN INPUT")
+        lines.append("topic proportions of documents: simplex-jax lda transform --model RUN INPUT")
     return "\n".join(lines)
 
 
@@ -394,7 +397,7 @@ def evaluate(
     """Print how well the topics of a run predict other documents, as JSON.
 
     Give either the two parts of the documents as --observed and --target, or whole documents as
-    INPUT, whose tokens are split at random in two halves. The topic shares of a document are
+    INPUT, whose tokens are split at random in two halves. The topic proportions of a document are
     inferred from the observed part given the mean topics; `perplexity` is exp of the mean negative
     log-probability of the target tokens. Tokens of words that the model does not know are left out.
     Coherences are computed from the ten top words in these documents.
@@ -494,7 +497,7 @@ def store_command(input: Path, directory: Path, quiet: bool, **reading: Any) -> 
 
 
 def _share(fitted: Fit, plan: Plan, directory: Path, progress: Progress) -> None:
-    """Write the shares of this process's documents, if no process reads all documents."""
+    """Write the proportions of this process's documents, if no process reads all documents."""
     if not (processes.joined() and isinstance(plan.data, Stored)):
         return
     numbers, number = processes.share(plan.data.documents), processes.number()
@@ -514,7 +517,7 @@ def _share(fitted: Fit, plan: Plan, directory: Path, progress: Progress) -> None
     def parts() -> Iterator[directories.Part]:
         for part in inferred:
             yield part.proportions, part.error
-            progress("shares of documents", part.first + len(part.error), len(numbers))
+            progress("proportions of documents", part.first + len(part.error), len(numbers))
 
     path = folder / f"part-{number:05d}-of-{processes.count():05d}.npz"
     names = plan.data.names[numbers.start : numbers.stop]
@@ -541,8 +544,8 @@ COMMANDS = Commands(
     outcome=_outcome,
     transform=counts.transform_shares(
         "lda",
-        error="estimated Monte-Carlo error of each document's most uncertain share, at most the "
-        "--share-error of the run unless it mixes slowly",
+        error="estimated Monte-Carlo error of each document's most uncertain proportion, at most "
+        "the --share-error of the run unless it mixes slowly",
     ),
     evaluate=evaluate,
     more=(effects, store_command),

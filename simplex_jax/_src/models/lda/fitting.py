@@ -51,9 +51,9 @@ class Fit(pipeline.Fit):
         topics_sd: Posterior standard deviation, float32 [K, V]; NaN for a single sample.
         topics_range: Smallest and largest mean over the matched chains, float32 [2, K, V]; of one
             chain none, [2, K, 0].
-        prevalence: Posterior mean share of the training tokens in each topic, float64 [K].
+        prevalence: Posterior mean proportion of the training tokens in each topic, float64 [K].
         prevalence_sd: Its standard deviation. With estimated counts it includes the noise of
-            batches, and so do effective samples and R-hat of the shares in `diagnostics`, which
+            batches, and so do effective samples and R-hat of the prevalence in `diagnostics`, which
             then look better than the topics mix.
         prevalence_range: Its smallest and largest mean over the matched chains, float64 [2, K].
         alpha: Concentration of topic proportions, per topic; the posterior mean if learned,
@@ -247,7 +247,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         engine=settings.engine,
     )
     shape = (size, settings.num_topics)
-    shares, errors = proportions.joined(parts if size else (), shape, run.progress)
+    of_documents, errors = proportions.joined(parts if size else (), shape, run.progress)
     metrics = run.measures["records"].records
     return Fit(
         num_samples=gathered.samples * settings.chains,
@@ -269,14 +269,14 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         stability=stability,
         vocabulary=documents.vocabulary,
         names=documents.names,
-        proportions=shares,
+        proportions=of_documents,
         proportions_error=errors,
         coherence=coherence(mean, documents.counts),
         examples=representative(
             documents.counts,
             documents.names,
             documents.vocabulary,
-            shares,
+            of_documents,
             mean,
             documents.excerpts,
         ),

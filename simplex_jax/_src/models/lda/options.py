@@ -137,8 +137,8 @@ class Options(TopicOptions):
         metavar="NUMBER",
     )
     share_error: float = option(
-        "Estimated Monte-Carlo error at which the sampling of a document's topic shares ends; a "
-        "larger one takes less time.",
+        "Estimated Monte-Carlo error at which the sampling of a document's topic proportions "
+        "ends; a larger one takes less time.",
         default=SHARE_ERROR,
     )
     devices: int | None = option(

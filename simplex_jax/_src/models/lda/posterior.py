@@ -64,17 +64,17 @@ def read(
     """
 
     def one(state: model.State, topic_tokens: jax.Array) -> Sample:
-        share = topic_tokens / jnp.maximum(jnp.sum(topic_tokens), 1)
+        prevalence = topic_tokens / jnp.maximum(jnp.sum(topic_tokens), 1)
         if not memoised:
             topics = jnp.exp(state.position)
-            return Sample(topics, None, share, topic_tokens, state.alpha, state.beta)
+            return Sample(topics, None, prevalence, topic_tokens, state.alpha, state.beta)
         total = model.totals(state, topic_tokens, seeds)
         # Multiplied, since XLA rewrites a division this way on some numbers of devices only.
         mean = model.concentrations(state, seeds) * (1 / total)
         # Near 1, 1 - mean would be mostly rounding.
         rest = jnp.where(mean > 0.5, model.others(state, seeds) * (1 / total), 1 - mean)
         variance = mean * rest * (1 / (total + 1))
-        return Sample(mean, variance, share, topic_tokens, state.alpha, state.beta)
+        return Sample(mean, variance, prevalence, topic_tokens, state.alpha, state.beta)
 
     if chains > 1:
         return jax.vmap(one)(state, topic_tokens)
@@ -144,7 +144,7 @@ def _targets(settings: Any) -> set[str]:
         return set()
     if settings.num_topics > 1:
         return {"prevalence"}
-    # The share of the only topic is 1, and its labels do not move.
+    # The prevalence of the only topic is 1, and its labels do not move.
     return {name for name in ("alpha", "beta") if isinstance(getattr(settings, name), str)}
 
 
@@ -233,21 +233,21 @@ def gather(
 def prevalence(
     gathered: Gathered, order: np.ndarray, shared: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return mean, standard deviation and range of the token shares of topics in matched chains.
+    """Return mean, standard deviation and range of the prevalence of topics in matched chains.
 
     They are [K], [K] and [2, K]; the range is that of the means of the chains. The mean is a ratio
     of means. Estimated token counts scale with the length of the documents in a batch, and a mean
-    of batch shares would weigh short documents like long ones.
+    of prevalences in batches would weigh short documents like long ones.
     """
     moments = gathered.moments
     tokens = moments["tokens"].mean.astype(np.float64)
-    shares = tokens / np.maximum(tokens.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    matched = np.take_along_axis(shares, order, axis=1)
+    by_chain = tokens / np.maximum(tokens.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    matched = np.take_along_axis(by_chain, order, axis=1)
     _, deviation = moments["prevalence"].pooled(order, shared)
     return (
         np.average(matched, axis=0, weights=shared),
         deviation,
-        alignment.range_over(shares, order),
+        alignment.range_over(by_chain, order),
     )
 
 

@@ -64,11 +64,11 @@ def left_to_right(
     moves: int = 8,
     seed: int = 0,
 ) -> LogProbability:
-    """Estimate the log-probability of documents given topics, with shares integrated out.
+    """Estimate the log-probability of documents given topics, their proportions integrated out.
 
     Args:
         topics: Probabilities of the words in each topic, [K, V].
-        alpha: Concentration of the shares, a scalar or [K].
+        alpha: Concentration of the proportions, a scalar or [K].
         counts: The documents [D, V]; their tokens are put in random order.
         particles: Number of particles per document, in eight groups, rounded up to a multiple of
             eight.

@@ -83,12 +83,12 @@ def of_chains(fitted: Fit, sample: Mapping[str, Any]) -> Iterator[Kept]:
         yield Kept(chain, sample["topics"][chain][order], sample["alpha"][chain][order])
 
 
-class Shares:
-    """Draws of the topic shares of some documents, given topics and their concentrations.
+class ProportionDraws:
+    """Draws of the topic proportions of some documents, given topics and their concentrations.
 
-    The labels of the tokens are drawn by collapsed Gibbs sweeps, and the shares given the labels,
-    Dirichlet(alpha + n_d). The random numbers of a document depend on its row, so documents with
-    the same words get independent draws.
+    The labels of the tokens are drawn by collapsed Gibbs sweeps, and the proportions given the
+    labels, Dirichlet(alpha + n_d). The random numbers of a document depend on its row, so documents
+    with the same words get independent draws.
 
     Args:
         counts: The documents, [D, V].
@@ -97,9 +97,9 @@ class Shares:
 
     Example:
         >>> import jax, numpy as np, scipy.sparse as sp
-        >>> shares = Shares(sp.csr_array([[30, 0], [0, 30]]), sweeps=5)
+        >>> proportions = ProportionDraws(sp.csr_array([[30, 0], [0, 30]]), sweeps=5)
         >>> topics = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
-        >>> draw = shares.draw(jax.random.key(0), topics, np.array([0.1, 0.1]))
+        >>> draw = proportions.draw(jax.random.key(0), topics, np.array([0.1, 0.1]))
         >>> draw.argmax(axis=1).tolist(), draw.sum(axis=1).round(5).tolist()
         ([0, 1], [1.0, 1.0])
     """
@@ -115,12 +115,12 @@ class Shares:
             self._parts.append((documents._replace(ids=jnp.asarray(rows, jnp.uint32)), rows, last))
 
     def draw(self, key: jax.Array, topics: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-        """Return shares, float32 [D, K], whose rows sum to 1, given topics [K, V] and alpha [K]."""
+        """Return proportions, float32 [D, K], given topics [K, V] and alpha [K]."""
         tiny = np.finfo(np.float32).tiny
         log_topics = jnp.log(jnp.maximum(jnp.asarray(topics, jnp.float32), tiny))
         concentrations = jnp.asarray(alpha, jnp.float32)
         engine = engines.resolve(self._engine, len(topics))
-        shares = np.empty((self._size, len(topics)), np.float32)
+        result = np.empty((self._size, len(topics)), np.float32)
         first = 0
         for documents, rows, last in self._parts:
             part = _draw(
@@ -131,9 +131,9 @@ class Shares:
                 self._sweeps,
                 engine,
             )
-            shares[rows[: last - first]] = np.asarray(part)[: last - first]
+            result[rows[: last - first]] = np.asarray(part)[: last - first]
             first = last
-        return shares
+        return result
 
 
 def draw_key(seed: int, number: int) -> jax.Array:
@@ -150,7 +150,7 @@ def _draw(
     sweeps: int,
     engine: str,
 ) -> jax.Array:
-    key_labels, key_shares = jax.random.split(key)
+    key_labels, key_proportions = jax.random.split(key)
     result = engines.sweeps(
         key_labels,
         log_topics,
@@ -162,7 +162,7 @@ def _draw(
         tally=True,
         engine=engine,
     )
-    return jnp.exp(draws.log_dirichlet(key_shares, alpha + result.documents.T))
+    return jnp.exp(draws.log_dirichlet(key_proportions, alpha + result.documents.T))
 
 
 if TYPE_CHECKING:
@@ -203,7 +203,9 @@ class Question:
     )
     level: float = option("Probability of the intervals.", default=0.95, below=1.0)
     sweeps: int = option(
-        "Gibbs sweeps over the documents before each draw of their shares.", default=25, least=1
+        "Gibbs sweeps over the documents before each draw of their proportions.",
+        default=25,
+        least=1,
     )
     seed: int = option("Seed of all randomness.", default=0, least=0, most=arguments.MOST_SEED)
     samples: Any = option(
@@ -222,7 +224,7 @@ class Question:
 
 
 class Effects(NamedTuple):
-    """Topic shares by covariates, over the posterior.
+    """Topic proportions by covariates, over the posterior.
 
     Attributes:
         terms: The means, differences and slope of each column.
@@ -232,7 +234,7 @@ class Effects(NamedTuple):
         upper: Upper ends.
         level: Probability of the intervals.
         documents: Number of documents used.
-        draws: Number of draws of topics and shares, over all chains.
+        draws: Number of draws of topics and proportions, over all chains.
         titles: Number and leading words of each topic.
         prevalence: Share of the training tokens in each topic, [K].
         warnings: Sentences, each a reason for care.
@@ -264,7 +266,7 @@ class Effects(NamedTuple):
                 yield {"topic": topic, "term": name, "kind": term.kind, **numbers}
 
     def plot(self, topics: Sequence[int] | None = None) -> "Figure":
-        """Plot the mean shares by each covariate: points for groups, a band for numbers.
+        """Plot the mean proportions by each covariate: points for groups, a band for numbers.
 
         Args:
             topics: Topics to plot; by default the 12 most prevalent.
@@ -319,7 +321,7 @@ def effects(
     *,
     progress: Callable[[str, int, int], None] = lambda task, done, total: None,
 ) -> Effects:
-    """Regress the topic shares of documents on covariates; see `lda.effects`."""
+    """Regress the topic proportions of documents on covariates; see `lda.effects`."""
     documents = in_memory(as_data(corpus, fitted.vocabulary))
     counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
     total = counts.shape[0]
@@ -342,7 +344,7 @@ def effects(
         available=list(named),
     )
     samples = load_samples(fitted, question.samples)
-    sampler = Shares(counts[worded][design.rows], sweeps=question.sweeps)
+    sampler = ProportionDraws(counts[worded][design.rows], sweeps=question.sweeps)
     means, errors, draws = [], [], 0
     contrasts = np.stack([term.row for term in design.terms])
     regression = composition.Regression(design.matrix, contrasts)
@@ -356,7 +358,7 @@ def effects(
             means.append(np.where(lacks, np.nan, estimate.mean))
             errors.append(estimate.error)
             draws += 1
-            progress("draws of shares", draws, chains * len(samples))
+            progress("draws of proportions", draws, chains * len(samples))
     pooled = composition.pool(
         np.stack(means), np.stack(errors), estimate.freedom, level=question.level
     )

@@ -1,7 +1,8 @@
 """The files and the report of a fitted topic model: one HTML file that needs no network.
 
 The numbers of the interactive explorer are integers, to keep the page small: logarithms in units of
-1 / 200 (half a per cent), shares in per mille. The page says what it leaves out of a large fit.
+1 / 200 (half a per cent), proportions in per mille. The page says what it leaves out of a large
+fit.
 """
 
 from collections.abc import Sequence
@@ -116,7 +117,7 @@ def _columns_of(effects: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
 def _goal(fitted: Fit) -> list[tuple[str, str]]:
     """Return the tile of a run with a goal: the number of topics that reached it."""
     target, topics = fitted.settings.target_ess, range(fitted.settings.num_topics)
-    if target is None or len(topics) == 1:  # whose share is 1
+    if target is None or len(topics) == 1:  # whose prevalence is 1
         return []
     sizes = [fitted.diagnostics.get(f"prevalence {k}", {}).get("ess") or 0.0 for k in topics]
     reached = sum(size >= target for size in sizes)
@@ -124,7 +125,7 @@ def _goal(fitted: Fit) -> list[tuple[str, str]]:
 
 
 def _disagreements(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the topics that chains lack or whose share they disagree on, the worst first."""
+    """Return the topics that chains lack or whose prevalence they disagree on, the worst first."""
     topics = []
     for k, row in enumerate(rows):
         rhat = measured(fitted.diagnostics.get(f"prevalence {k}", {}).get("rhat"))
@@ -173,8 +174,8 @@ _RELATED = 5
 
 def explorer(fitted: Fit) -> dict[str, Any]:
     """Return the data of the explorer, ready for JSON; `explorer.js` documents the entries."""
-    mean, shares = fitted.topics, fitted.prevalence
-    overall = np.maximum(shares @ mean, _LEAST)
+    mean, prevalence = fitted.topics, fitted.prevalence
+    overall = np.maximum(prevalence @ mean, _LEAST)
     leading = [_leading(topic, overall) for topic in mean]
     words = np.unique(np.concatenate(leading))
     kinds = interval_kinds(fitted, fitted.topics_range)
@@ -186,7 +187,7 @@ def explorer(fitted: Fit) -> dict[str, Any]:
         topics.append(
             {
                 "name": names[k],
-                "share": float(f"{shares[k]:.4g}"),
+                "share": float(f"{prevalence[k]:.4g}"),
                 "words": np.searchsorted(words, words_shown).tolist(),
                 "p": _logs(mean[k, words_shown]),
                 "interval": _interval(fitted, kinds[k], k, words_shown),
@@ -207,7 +208,7 @@ def explorer(fitted: Fit) -> dict[str, Any]:
         "unit": _UNIT,
         "show": WORDS,
         "topics": topics,
-        "order": np.argsort(-shares, kind="stable").tolist(),
+        "order": np.argsort(-prevalence, kind="stable").tolist(),
         "words": [fitted.vocabulary[word] for word in words],
         "overall": _logs(overall[words]),
         "documents": [fitted.names[d] for d in shown],
@@ -258,7 +259,7 @@ def _related(mean: np.ndarray) -> list[list[list[int]]]:
 
 
 def _effects(records: Sequence[dict[str, Any]], topic: int) -> list[list[Any]]:
-    """Return the mean shares of a topic by covariate, with the ends of their intervals."""
+    """Return the mean proportions of a topic by covariate, with the ends of their intervals."""
     return [
         [record["term"], *(round(1000 * float(record[n])) for n in ("mean", "lower", "upper"))]
         for record in records
@@ -267,18 +268,18 @@ def _effects(records: Sequence[dict[str, Any]], topic: int) -> list[list[Any]]:
 
 
 def _shown(proportions: np.ndarray) -> np.ndarray:
-    """Return the documents to show: all, or those with the largest shares of each topic."""
+    """Return the documents to show: all, or those with the largest proportions of each topic."""
     documents, topics = proportions.shape
     if documents <= _MOST_DOCUMENTS:
         return np.arange(documents)
     most = -(-_MOST_DOCUMENTS // topics)
-    leading = [np.argpartition(-shares, most - 1)[:most] for shares in proportions.T]
+    leading = [np.argpartition(-column, most - 1)[:most] for column in proportions.T]
     return np.unique(np.concatenate(leading))
 
 
-def _mixture(shares: np.ndarray) -> list[list[int]]:
-    order = np.argsort(-shares, kind="stable")[:_MIXTURE]
-    return [[int(k), share] for k in order if (share := round(1000 * float(shares[k])))]
+def _mixture(proportions: np.ndarray) -> list[list[int]]:
+    order = np.argsort(-proportions, kind="stable")[:_MIXTURE]
+    return [[int(k), share] for k in order if (share := round(1000 * float(proportions[k])))]
 
 
 def summary(fitted: Fit) -> dict[str, Any]:

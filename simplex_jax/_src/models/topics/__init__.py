@@ -1,1 +1,1 @@
-"""Shared code for topic models of counts: documents, local step, concentrations, shares."""
+"""Shared code for topic models of counts: documents, local step, concentrations, proportions."""

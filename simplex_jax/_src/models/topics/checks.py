@@ -1,4 +1,4 @@
-"""Warnings about topics, or their shares in documents, that should not be trusted yet."""
+"""Warnings about topics, or their proportions in documents, that should not be trusted yet."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ _MANY_EMPTY = 0.05
 """Least fraction of documents without a word at which the reading is to be checked."""
 
 _MOST_SLOW = 0.01
-"""Fraction of the documents whose shares may exceed the error that the settings allow."""
+"""Fraction of the documents whose proportions may exceed the error that the settings allow."""
 
 
 def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact: bool) -> list[str]:
@@ -56,7 +56,7 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
 
 
 def share_warnings(errors: np.ndarray, most: float) -> list[str]:
-    """Return a sentence if errors of documents' shares [D] often exceed the error that was set."""
+    """Return a sentence if errors of proportions [D] often exceed the error that was set."""
     slow = errors > most
     if slow.sum() <= _MOST_SLOW * slow.size:
         return []

@@ -105,8 +105,8 @@ def move(
     """Draw new concentrations [n] given the evidence, in a mode of `LEARN`.
 
     Without a step size this draws from the conditional. With one, for estimated evidence, it is an
-    exact step of the CIR process whose stationary law is the conditional: short steps average out
-    the noise of the estimates, as in SCIR.
+    exact step of the CIR process whose stationary distribution is the conditional: short steps
+    average out the noise of the estimates, as in SCIR.
     """
     size = concentration.shape[0]
     tables, log_x = evidence.tables, evidence.log_x

@@ -152,8 +152,8 @@ def sweep_expected(
         new = choose(weights, uniform.uniform(bits, weights.dtype))
         labels = labels.at[place].set(new.astype(labels.dtype), mode="drop")
         if words is not None:
-            shares = jnp.where(active, weights / jnp.sum(weights, axis=0), 0)
-            words = words.at[:, word].add(shares)
+            added = jnp.where(active, weights / jnp.sum(weights, axis=0), 0)
+            words = words.at[:, word].add(added)
         return first + step, labels, words
 
     start = (jnp.int32(0), labels, words)
@@ -321,8 +321,8 @@ def word_blocks(tokens: jax.Array, num_words: int) -> jax.Array:
     Blocks have about equally many tokens, as far as whole words allow.
     """
     cumulative = jnp.cumsum(jnp.bincount(tokens, length=num_words))
-    shares = jnp.arange(1, calls.BLOCKS) * (tokens.shape[0] / calls.BLOCKS)
-    inner = jnp.searchsorted(cumulative, shares) + 1
+    before = jnp.arange(1, calls.BLOCKS) * (tokens.shape[0] / calls.BLOCKS)
+    inner = jnp.searchsorted(cumulative, before) + 1
     ends = jnp.concatenate([jnp.zeros(1, inner.dtype), inner, jnp.full(1, num_words, inner.dtype)])
     return jnp.minimum(ends, num_words).astype(jnp.int32)
 
@@ -526,8 +526,9 @@ def _begin(
     """Initialise the labels of documents, [T], from their words, almost independently.
 
     In a sweep from no labels with the true concentrations, the first tokens are guesses and all
-    others follow them, which takes many sweeps to forget. With this start, the largest share of a
-    document is 0.3 to 0.7 times as far from its mean after six sweeps (`benchmarks/lda_shares.py`).
+    others follow them, which takes many sweeps to forget. With this start, the largest proportion
+    of a document is 0.3 to 0.7 times as far from its mean after six sweeps
+    (`benchmarks/lda_shares.py`).
     """
     beginning = alpha * jnp.maximum(_BEGINNING / jnp.sum(alpha), 1)
     return sweeps(

@@ -106,13 +106,13 @@ def log_predictive(
     theta = alpha[:, None] + result.documents / (sweeps - burn_in)
     # Not divided by sum alpha + length, which differs by rounding: they must sum to 1.
     theta = theta / jnp.sum(theta, axis=0)
-    # Relative to the likeliest topic of a word, the sum is at least that topic's share: one
+    # Relative to the likeliest topic of a word, the sum is at least that topic's proportion: one
     # logarithm per entry suffices, and none per topic.
-    rows, shares = likelihood.T, theta.T
+    rows, proportions = likelihood.T, theta.T
 
     def one_chunk(entry: tuple[jax.Array, jax.Array]) -> jax.Array:
         word, document = entry
-        return jnp.log(jnp.sum(shares[document] * rows[word], axis=1)) + peak[word]
+        return jnp.log(jnp.sum(proportions[document] * rows[word], axis=1)) + peak[word]
 
     size = data.words.shape[0]
     step = min(_CHUNK, size)

@@ -6,7 +6,7 @@ from simplex_jax._src.models.topics.engine import ENGINES
 from simplex_jax._src.options import option, options
 
 SHARE_ERROR = 0.02
-"""Default of the Monte-Carlo error of the topic shares of documents."""
+"""Default of the Monte-Carlo error of the topic proportions of documents."""
 
 
 @options

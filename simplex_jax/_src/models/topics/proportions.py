@@ -78,9 +78,9 @@ def transform(
     Example:
         >>> import scipy.sparse as sp
         >>> from simplex_jax._src.models import lda
-        >>> shares = lda.transform(
+        >>> proportions = lda.transform(
         ...     [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], 0.5, sp.csr_array([[3, 4, 0], [0, 0, 0]]))
-        >>> shares.round(4).tolist()
+        >>> proportions.round(4).tolist()
         [[0.9375, 0.0625], [0.5, 0.5]]
     """
     parts = shards(
@@ -102,12 +102,12 @@ def joined(
     progress: Progress = lambda task, done, total: None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Collect shards into the proportions of all documents, [D, K], and their errors, [D]."""
-    shares, errors = np.empty(shape, np.float32), np.empty(shape[0], np.float32)
+    result, errors = np.empty(shape, np.float32), np.empty(shape[0], np.float32)
     for part in parts:
         end = part.first + len(part.error)
-        shares[part.first : end], errors[part.first : end] = part.proportions, part.error
-        progress("shares of documents", end, shape[0])
-    return shares, errors
+        result[part.first : end], errors[part.first : end] = part.proportions, part.error
+        progress("proportions of documents", end, shape[0])
+    return result, errors
 
 
 def infer(fitted: CountFit, data: Any, *, seed: int = 0) -> np.ndarray:

@@ -49,7 +49,7 @@ def interval_ends(
         mean: Posterior means of numbers of each topic, [K, ...].
         sd: Their standard deviations; NaN if unknown.
         over_chains: Smallest and largest mean over the chains, [2, K, ...]; of size 0 for none.
-        interval: Law of the interval, from mean and deviation.
+        interval: Distribution of the interval, from mean and deviation.
     """
     kinds = interval_kinds(fitted, over_chains)
     rows = (slice(None), *[None] * (mean.ndim - 1))
@@ -140,7 +140,7 @@ def common_rows(fitted: TopicFit) -> list[dict[str, Any]]:
         fitted, np.clip(prevalence, 0, 1), fitted.prevalence_sd, fitted.prevalence_range
     )
     scale = float(np.fmax(prevalence, upper).max()) or 1.0
-    shares = bars(prevalence, lower, upper, scale, over_chains=kinds == OVER_CHAINS)
+    intervals = bars(prevalence, lower, upper, scale, over_chains=kinds == OVER_CHAINS)
     stable = matching.stable(fitted.shared)
     return [
         {
@@ -153,7 +153,7 @@ def common_rows(fitted: TopicFit) -> list[dict[str, Any]]:
             "chains": page.chains(fitted.shared[:, k]),
             "documents": fitted.examples[k] if fitted.examples else (),
         }
-        for k, share in enumerate(shares)
+        for k, share in enumerate(intervals)
     ]
 
 
@@ -161,21 +161,21 @@ def overview(
     fitted: TopicFit, rows: list[dict[str, Any]], placed: np.ndarray, measure: str
 ) -> dict[str, Any]:
     """Return the template variables about all topics, with their positions on the map."""
-    shares, documents = fitted.prevalence, fitted.corpus["documents"]
+    prevalence, documents = fitted.prevalence, fitted.corpus["documents"]
     leading = [row["leading"][0] if row["leading"] else "" for row in rows]
     name = f"held-out {measure.replace('_', '-')}"
     return {
         "title": f"{counted(len(rows), 'topic')} of {counted(documents, 'document')}",
         "charts": page.curves(fitted.metrics, measure, name),
-        "map": charts.topic_map(placed, shares, leading),
+        "map": charts.topic_map(placed, prevalence, leading),
         "by_number": rows,
-        "topics": [rows[k] for k in np.argsort(-shares, kind="stable")],
+        "topics": [rows[k] for k in np.argsort(-prevalence, kind="stable")],
         "notes": diagnostics.chain_notes(fitted.diagnostics, fitted.shared),
     }
 
 
 def gamma_interval(mean: np.ndarray, sd: np.ndarray) -> dict[str, np.ndarray]:
-    """Return means and the central 95% of the gamma laws with these moments; NaN if unknown."""
+    """Return means and the central 95% of gamma distributions of these moments, NaN if unknown."""
     learned = sd > 0
     shape = np.where(learned, mean / np.where(learned, sd, 1), 1) ** 2
     ends = [special.gammaincinv(shape, p) * mean / shape for p in (0.025, 0.975)]

@@ -1,4 +1,4 @@
-"""The files of topics and topic shares, for people and for other programs."""
+"""The files of topics and topic proportions, for people and for other programs."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,12 +51,12 @@ def write_all(
 ) -> None:
     """Write the files of topics: rows of `topics.csv`, numbers and words of `topic_keys.txt`.
 
-    `rest` says that the proportions of a document leave a share of other topics.
+    `rest` says that the proportions of a document leave some to other topics.
     """
     if len(fitted.proportions):
-        shares = [(fitted.proportions, errors)]
+        parts = [(fitted.proportions, errors)]
         number = len(fitted.topics)
-        directory.write_proportions(place / SHARES, fitted.names, number, shares, rest=rest)
+        directory.write_proportions(place / SHARES, fitted.names, number, parts, rest=rest)
     directory.write_vocabulary(place, fitted.vocabulary)
     header = ["topic", "rank", "word", column, "lower", "upper", "interval"]
     output.write_csv(place / "topics.csv", header, rows)
@@ -98,18 +98,18 @@ def restore(run: Saved) -> dict[str, Any]:
 
 
 def common(run: Saved) -> tuple[dict[str, Any], np.ndarray]:
-    """Return the attributes of fits with topics of any kind, and the errors of the shares."""
+    """Return the attributes of fits with topics of any kind, and the errors of the proportions."""
     topics = len(run.arrays["topics"])
     coherence = np.asarray(run.summary["coherence_npmi"], np.float64)
     examples = run.summary["documents"]
     if coherence.shape != (topics,) or len(examples) not in (0, topics):
         raise ValueError("wrong number of topics")
-    names, shares, errors = saved.load_proportions(run.directory / SHARES, topics)
+    names, proportions, errors = saved.load_proportions(run.directory / SHARES, topics)
     return {
         **run.arrays,
         "vocabulary": saved.load_vocabulary(run.directory),
         "names": names,
-        "proportions": shares,
+        "proportions": proportions,
         "coherence": coherence,
         "examples": [[example(entry) for entry in entries] for entries in examples],
         "shared": np.asarray(run.summary["shared"], bool).reshape(-1, topics),
