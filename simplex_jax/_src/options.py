@@ -236,8 +236,8 @@ def flag_of(name: str, declared: Option) -> str:
     return declared.flag or f"--{name.replace('_', '-')}"
 
 
-class _Taking(Protocol[P, T_co]):
-    """Decorator returned by `takes`, for functions of up to three data arguments and options."""
+class _WithOptions(Protocol[P, T_co]):
+    """Decorator returned by `with_options`, of functions of up to three data arguments."""
 
     @overload
     def __call__(self, function: Callable[[D, T_co], R]) -> Callable[Concatenate[D, P], R]: ...
@@ -253,7 +253,7 @@ class _Taking(Protocol[P, T_co]):
     ) -> Callable[Concatenate[D, D2, D3, P], R]: ...
 
 
-def takes(made: Callable[P, T]) -> _Taking[P, T]:
+def with_options(made: Callable[P, T]) -> _WithOptions[P, T]:
     """Give a function of data and options an explicit signature with one parameter per option.
 
     In its docstring, a line `{options}` is replaced by their entries.
@@ -282,4 +282,4 @@ def takes(made: Callable[P, T]) -> _Taking[P, T]:
             explicit.__doc__ = explicit.__doc__.replace("{options}", entries)
         return explicit
 
-    return cast(_Taking[P, T], decorate)
+    return cast(_WithOptions[P, T], decorate)

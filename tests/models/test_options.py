@@ -39,7 +39,7 @@ class Example:
     secret: bool = option("A switch.", default=False, command=False, parameter=None)
 
 
-@declared.takes(Example)
+@declared.with_options(Example)
 def fit(rows, given):
     """Fit.
 

@@ -21,13 +21,13 @@ from simplex_jax._src.corpus.reading import (
 )
 from simplex_jax._src.corpus.vectors import UnitVectors
 from simplex_jax._src.corpus.vocabulary import columns_of, read_names
-from simplex_jax._src.options import takes
+from simplex_jax._src.options import with_options
 
 _MIN_NONEMPTY = 0.1
 """Smallest share of lines with a word at which a file counts as text."""
 
 
-@takes(Reading)
+@with_options(Reading)
 def read(path: str | Path, reading: Reading) -> Corpus:
     r"""Read a corpus from a file or folder, or from standard input (`-`).
 
@@ -60,7 +60,7 @@ def read(path: str | Path, reading: Reading) -> Corpus:
     return _read_whole(path, registry.selected(path, reading, "counts"), reading)
 
 
-@takes(Reading)
+@with_options(Reading)
 def read_texts(path: str | Path, reading: Reading) -> Iterator[tuple[str, str]]:
     r"""Read the names and texts of documents, one at a time.
 
@@ -93,7 +93,7 @@ def read_texts(path: str | Path, reading: Reading) -> Iterator[tuple[str, str]]:
     return selected.texts(path, reading)
 
 
-@takes(Reading)
+@with_options(Reading)
 def convert(path: str | Path, directory: str | Path, reading: Reading) -> store.Stored:
     r"""Store a corpus as memory-mapped arrays, for a corpus that does not fit into memory.
 
@@ -132,7 +132,7 @@ def convert(path: str | Path, directory: str | Path, reading: Reading) -> store.
         return store.write_blocks(directory, blocks.counts, blocks.vocabulary, labels)
 
 
-@takes(VectorReading)
+@with_options(VectorReading)
 def read_vectors(path: str | Path, reading: VectorReading) -> UnitVectors:
     """Read unit vectors of documents from an array [D, V]: `.npy`, SciPy's sparse `.npz` or `.mtx`.
 
@@ -160,7 +160,7 @@ def read_vectors(path: str | Path, reading: VectorReading) -> UnitVectors:
     return registry.selected(path, reading, "vectors").read(path, reading)
 
 
-@takes(Reading)
+@with_options(Reading)
 def read_columns(path: str | Path, columns: Sequence[str], reading: Reading) -> Metadata:
     r"""Read document metadata: columns of a table, or fields of records.
 

@@ -14,7 +14,7 @@ import numpy as np
 Info = TypeVar("Info")
 
 
-def together(old: Any, moved: Any, info: Info, capacity: int) -> tuple[Any, Info]:
+def grow_chains_together(old: Any, moved: Any, info: Info, capacity: int) -> tuple[Any, Info]:
     """Return the old chains if any of them exceeds the capacity, else the moved ones.
 
     All chains grow together and repeat the update. Leaves have an axis of chains.

@@ -21,7 +21,7 @@ _MOST_KEPT = 10**9  # bytes of the samples kept by default
 T = TypeVar("T")
 
 
-def again(name: str, *, default: T, of: type | None = None, **declared: Any) -> T:
+def override(name: str, *, default: T, of: type | None = None, **declared: Any) -> T:
     """Redeclare an option of `RunOptions`, or of another dataclass, with other attributes."""
     earlier = {name: entry for name, entry, _ in declarations(of or RunOptions)}[name]
     own = dataclasses.replace(earlier, **declared)

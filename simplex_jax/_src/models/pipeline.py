@@ -220,7 +220,7 @@ def plan_of(model: Model[O, F], data: Any, chosen: O, session: Session) -> Plan[
                 f"holdout {count}: none of them has anything to predict, or none of the others "
                 "anything to learn from: hold out more, or others (holdout_seed, --holdout-seed)"
             )
-    settings = model.settle(train, heldout, chosen)
+    settings = model.resolve_options(train, heldout, chosen)
     return Plan(everything, train, heldout, held, settings, model.digest(everything), seed)
 
 

@@ -147,7 +147,7 @@ class Model(NamedTuple, Generic[O, F]):
     # in it.
     hold_out: Callable[[Any, int, int], tuple[Any, Any]]
     # `(train, heldout, options) -> options` with every None that has a default filled in
-    settle: Callable[[Any, Any, O], O]
+    resolve_options: Callable[[Any, Any, O], O]
     # `(plan, folder) -> Run`; if there is a folder, the kept samples go there
     prepare: Callable[[Plan[O], Folder | None], Run]
     summarise: Callable[[Plan[O], Run, Trained], F]  # `(plan, run, trained) -> Fit`

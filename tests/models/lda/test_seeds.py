@@ -207,7 +207,7 @@ def test_accented_letters_are_found_as_one_character_or_several():
         (["tea", several], [(0, 1), (1, 1)]),
         ([one, several], [(0, 1), (0, 0), (1, 1)]),
     ):
-        placed = seeds.placed(settings, vocabulary)
+        placed = seeds.to_pseudocounts(settings, vocabulary)
         assert list(zip(placed.topics, placed.words, strict=True)) == expected
         assert seeds.unknown(settings.seed_words, vocabulary) == []
 

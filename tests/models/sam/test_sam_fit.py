@@ -466,4 +466,4 @@ def test_defaults_are_the_same_everywhere():
 def test_settled_options_stay(sampler):
     """A run that goes on settles them again."""
     settled = sam.resolve(DATA, 3, sampler=sampler, seconds=5.0)
-    assert sam.MODEL.settle(sam.MODEL.as_data(DATA), None, settled) == settled
+    assert sam.MODEL.resolve_options(sam.MODEL.as_data(DATA), None, settled) == settled

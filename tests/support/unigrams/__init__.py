@@ -8,12 +8,12 @@ from typing import Any
 
 from simplex_jax._src.models.unigrams import fitting, tables
 from simplex_jax._src.models.unigrams.fitting import Fit
-from simplex_jax._src.models.unigrams.options import Arguments, Options, settle
+from simplex_jax._src.models.unigrams.options import Arguments, Options, resolve_options
 
 from simplex_jax._src.corpus import digest, holdout
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.records import Model
-from simplex_jax._src.options import takes
+from simplex_jax._src.options import with_options
 
 MODEL = Model(
     name="unigrams",
@@ -22,7 +22,7 @@ MODEL = Model(
     as_data=fitting.as_data,
     digest=digest,
     hold_out=holdout,
-    settle=settle,
+    resolve_options=resolve_options,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=fitting.warn,
@@ -34,7 +34,7 @@ MODEL = Model(
 Fit.MODEL = MODEL
 
 
-@takes(Arguments)
+@with_options(Arguments)
 def fit(corpus: Any, arguments: Arguments) -> Fit:
     """Sample the topics of documents of one topic each.
 
@@ -45,7 +45,7 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
     return pipeline.fit(MODEL, corpus, arguments)
 
 
-@takes(Options)
+@with_options(Options)
 def resolve(corpus: Any, options: Options) -> Options:
     """Return the options of a run with everything that was left out filled in.
 
@@ -53,7 +53,7 @@ def resolve(corpus: Any, options: Options) -> Options:
         corpus: As for `fit`; only its size matters.
         {options}
     """
-    return settle(fitting.as_data(corpus), None, options)
+    return resolve_options(fitting.as_data(corpus), None, options)
 
 
 load = Fit.load

@@ -30,7 +30,7 @@ class Arguments(Options, Session):
     """Arguments of `fit`."""
 
 
-def settle(data: Corpus, heldout: Corpus | None, options: Options) -> Options:
+def resolve_options(data: Corpus, heldout: Corpus | None, options: Options) -> Options:
     """Return options with everything that was left out filled in."""
     del heldout
     size = len(data.names)

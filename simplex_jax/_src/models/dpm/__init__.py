@@ -6,10 +6,10 @@ from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.dpm import data, families, fitting, tables
 from simplex_jax._src.models.dpm.fitting import Fit
 from simplex_jax._src.models.dpm.model import build
-from simplex_jax._src.models.dpm.options import Arguments, Options, settle
+from simplex_jax._src.models.dpm.options import Arguments, Options, resolve_options
 from simplex_jax._src.models.dpm.variables import Columns, Words
 from simplex_jax._src.models.records import Model
-from simplex_jax._src.options import takes
+from simplex_jax._src.options import with_options
 
 MODEL = Fit.MODEL = Model(
     name="dpm",
@@ -18,7 +18,7 @@ MODEL = Fit.MODEL = Model(
     as_data=data.as_data,
     digest=data.digest,
     hold_out=data.hold_out,
-    settle=settle,
+    resolve_options=resolve_options,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=fitting.warn,
@@ -31,7 +31,7 @@ MODEL = Fit.MODEL = Model(
 )
 
 
-@takes(Arguments)
+@with_options(Arguments)
 def fit(rows: Any, arguments: Arguments) -> Fit:
     """Sample the partition of rows into an unknown number of clusters.
 

@@ -304,7 +304,7 @@ def update_chains(model: Model, key: jax.Array, state: State, ids: jax.Array) ->
         moved, info = jax.vmap(one)(keys, state)
     else:
         moved, info = lax.map(lambda chain: one(*chain), (keys, state))
-    return growth.together(state, moved, info, capacity)
+    return growth.grow_chains_together(state, moved, info, capacity)
 
 
 def _update_chain(model: Model, key: jax.Array, state: State, ids: jax.Array) -> tuple[State, Info]:

@@ -14,10 +14,10 @@ from simplex_jax._src.models.options import (
     KEPT,
     MOST_CONCENTRATION,
     RunOptions,
-    again,
     check_priors,
     concentration,
     gamma_prior,
+    override,
 )
 from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.options import option, options
@@ -51,12 +51,14 @@ class Options(RunOptions):
         least=1,
         unset="all; up to 1000 with subsampled counts",
     )
-    passes: float | None = again(
+    passes: float | None = override(
         "passes", default=None, unset="500, unless steps or seconds are given"
     )
-    eval_every: int | None = again("eval_every", default=None, unset="5, or a 16th of a pass")
-    sample_every: int | None = again("sample_every", default=None, unset="1, or a 16th of a pass")
-    keep_samples: int = again(
+    eval_every: int | None = override("eval_every", default=None, unset="5, or a 16th of a pass")
+    sample_every: int | None = override(
+        "sample_every", default=None, unset="1, or a 16th of a pass"
+    )
+    keep_samples: int = override(
         "keep_samples",
         default=KEPT,
         help="Posterior samples to keep of each chain, evenly spaced over the last half of the "
@@ -158,7 +160,7 @@ class Arguments(Options, Session):
     samples_dir: None = dataclasses.field(default=None, init=False)
 
 
-def settle(data: Data, heldout: PyTree, options: Options) -> Options:
+def resolve_options(data: Data, heldout: PyTree, options: Options) -> Options:
     """Return options with all defaults filled in, or raise a ValueError."""
     _check_heldout(data, heldout)
     if data.variables is None and options.concentration is not None:

@@ -6,10 +6,10 @@ from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.dtm import fitting, report, slices
 from simplex_jax._src.models.dtm.fitting import Fit
 from simplex_jax._src.models.dtm.model import build
-from simplex_jax._src.models.dtm.options import Arguments, Options, settle
+from simplex_jax._src.models.dtm.options import Arguments, Options, resolve_options
 from simplex_jax._src.models.records import Model
 from simplex_jax._src.models.topics import evaluation, proportions
-from simplex_jax._src.options import takes
+from simplex_jax._src.options import with_options
 
 MODEL = Fit.MODEL = Model(
     name="dtm",
@@ -18,7 +18,7 @@ MODEL = Fit.MODEL = Model(
     as_data=slices.sliced,
     digest=slices.digest_of,
     hold_out=slices.hold_out,
-    settle=settle,
+    resolve_options=resolve_options,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=report.warn,
@@ -31,7 +31,7 @@ MODEL = Fit.MODEL = Model(
 )
 
 
-@takes(Arguments)
+@with_options(Arguments)
 def fit(corpus: Any, arguments: Arguments) -> Fit:
     """Sample topics that change through time, between groups, or both.
 
@@ -72,7 +72,7 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
     return pipeline.fit(MODEL, data, arguments)
 
 
-@takes(Options)
+@with_options(Options)
 def resolve(corpus: Any, options: Options) -> Options:
     """Return the options of a run with all defaults filled in.
 
@@ -83,7 +83,7 @@ def resolve(corpus: Any, options: Options) -> Options:
     Raises:
         ValueError: An option is out of range; the message names it.
     """
-    return settle(slices.sliced(corpus), None, options)
+    return resolve_options(slices.sliced(corpus), None, options)
 
 
 load = Fit.load

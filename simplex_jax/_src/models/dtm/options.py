@@ -7,11 +7,11 @@ from simplex_jax._src.models.dtm import model
 from simplex_jax._src.models.dtm.slices import WIDTHS, Sliced
 from simplex_jax._src.models.options import (
     MOST_CONCENTRATION,
-    again,
     check_priors,
     concentration,
     gamma_prior,
     number_kept,
+    override,
 )
 from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.models.topics.concentrations import LEAST, Prior
@@ -38,7 +38,7 @@ class Options(TopicOptions):
         flag="--topics",
         parameter="n_components",
     )
-    batch_size: int | None = again(
+    batch_size: int | None = override(
         "batch_size",
         default=None,
         help="Documents in an update, always all of them.",
@@ -46,14 +46,14 @@ class Options(TopicOptions):
         command=False,
         parameter=None,
     )
-    engine: str | None = again(
+    engine: str | None = override(
         "engine",
         default=None,
         of=TopicOptions,
         help="Engine of the sweeps over tokens: native is C++ on CPUs, xla runs everywhere.",
     )
-    chains: int = again("chains", default=2)
-    passes: float | None = again(
+    chains: int = override("chains", default=2)
+    passes: float | None = override(
         "passes", default=None, unset="400, unless steps or seconds are given"
     )
     static_passes: int = option(
@@ -62,13 +62,13 @@ class Options(TopicOptions):
         default=50,
         least=0,
     )
-    eval_every: int | None = again(
+    eval_every: int | None = override(
         "eval_every",
         default=None,
         unset="10; more if evaluations would take over a 20th of the time",
     )
-    sample_every: int | None = again("sample_every", default=None, unset="2")
-    keep_samples: int | None = again(
+    sample_every: int | None = override("sample_every", default=None, unset="2")
+    keep_samples: int | None = override(
         "keep_samples",
         default=None,
         help="Posterior samples to keep of each chain, evenly spaced over the last half of the "
@@ -139,7 +139,7 @@ class Arguments(Options, Session):
     )
 
 
-def settle(data: Sliced, heldout: Any, options: Options) -> Options:
+def resolve_options(data: Sliced, heldout: Any, options: Options) -> Options:
     """Return options with all defaults filled in; only the sizes of the data matter.
 
     Options that conflict with each other or with the data raise a ValueError that names them.

@@ -7,10 +7,10 @@ from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.hdp import checks, fitting, tables
 from simplex_jax._src.models.hdp.fitting import Fit
 from simplex_jax._src.models.hdp.kernel import build
-from simplex_jax._src.models.hdp.options import Arguments, Options, settle
+from simplex_jax._src.models.hdp.options import Arguments, Options, resolve_options
 from simplex_jax._src.models.records import Model
 from simplex_jax._src.models.topics import data, evaluation, proportions
-from simplex_jax._src.options import takes
+from simplex_jax._src.options import with_options
 
 MODEL = Fit.MODEL = Model(
     name="hdp",
@@ -19,7 +19,7 @@ MODEL = Fit.MODEL = Model(
     as_data=fitting.as_data,
     digest=digest,
     hold_out=data.hold_out,
-    settle=settle,
+    resolve_options=resolve_options,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=checks.warn,
@@ -32,7 +32,7 @@ MODEL = Fit.MODEL = Model(
 )
 
 
-@takes(Arguments)
+@with_options(Arguments)
 def fit(corpus: Any, arguments: Arguments) -> Fit:
     """Sample the topics of a corpus, and their number.
 
@@ -64,7 +64,7 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
     return pipeline.fit(MODEL, corpus, arguments)
 
 
-@takes(Options)
+@with_options(Options)
 def resolve(corpus: Any, options: Options) -> Options:
     """Return the options of a run with all defaults filled in.
 
@@ -82,7 +82,7 @@ def resolve(corpus: Any, options: Options) -> Options:
         >>> settings.initial_topics, settings.steps, settings.gamma_prior
         (2, 50, (1.0, 0.1))
     """
-    return settle(fitting.as_data(corpus), None, options)
+    return resolve_options(fitting.as_data(corpus), None, options)
 
 
 load = Fit.load

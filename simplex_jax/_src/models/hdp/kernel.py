@@ -201,7 +201,7 @@ def _update_chains(
         return _update(model, key, state, corpus)
     keys = jax.random.split(key, model.chains)
     moved, info = lax.map(lambda chain: _update(model, chain[0], chain[1], corpus), (keys, state))
-    return growth.together(state, moved, info, state.counts.shape[1])
+    return growth.grow_chains_together(state, moved, info, state.counts.shape[1])
 
 
 def _update(model: Model, key: jax.Array, state: State, corpus: DeviceCorpus) -> tuple[State, Info]:

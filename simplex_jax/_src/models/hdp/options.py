@@ -6,7 +6,7 @@ from typing import Any
 from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.models import growth
 from simplex_jax._src.models.hdp.state import BETA, check_capacity
-from simplex_jax._src.models.options import KEPT, MOST_CONCENTRATION, again, check_priors
+from simplex_jax._src.models.options import KEPT, MOST_CONCENTRATION, check_priors, override
 from simplex_jax._src.models.options import concentration as declared_concentration
 from simplex_jax._src.models.options import gamma_prior as declared_prior
 from simplex_jax._src.models.pipeline import Session
@@ -37,7 +37,7 @@ _PRIORS = {"alpha": (1.0, 1.0), "gamma": (1.0, 0.1)}
 class Options(TopicOptions):
     """Options of the hierarchical Dirichlet process."""
 
-    batch_size: int | None = again(
+    batch_size: int | None = override(
         "batch_size",
         default=None,
         help="Documents in an update, always all of them.",
@@ -45,30 +45,30 @@ class Options(TopicOptions):
         command=False,
         parameter=None,
     )
-    engine: str | None = again(
+    engine: str | None = override(
         "engine",
         default=None,
         of=TopicOptions,
         help="Engine of the sweeps over tokens: native is C++ on CPUs, xla runs everywhere.",
     )
-    chains: int = again(
+    chains: int = override(
         "chains", default=2, help="Parallel chains, which start with different numbers of topics."
     )
-    passes: float | None = again(
+    passes: float | None = override(
         "passes", default=None, unset="500, unless steps or seconds are given"
     )
-    eval_every: int | None = again(
+    eval_every: int | None = override(
         "eval_every",
         default=None,
         unset="5; more if evaluations would take over a 20th of the time",
     )
-    sample_every: int | None = again(
+    sample_every: int | None = override(
         "sample_every",
         default=None,
         help="Updates between the samples of the number of topics and the concentrations.",
         unset="1",
     )
-    keep_samples: int = again(
+    keep_samples: int = override(
         "keep_samples",
         default=KEPT,
         help="Posterior samples to keep of each chain, evenly spaced over the last half of the "
@@ -132,7 +132,7 @@ class Arguments(Options, Session):
     samples_dir: None = dataclasses.field(default=None, init=False)
 
 
-def settle(data: Corpus, heldout: Any, options: Options) -> Options:
+def resolve_options(data: Corpus, heldout: Any, options: Options) -> Options:
     """Return options with all defaults filled in; only the sizes of the data matter.
 
     Options that conflict with each other or with the data raise a ValueError that names them.

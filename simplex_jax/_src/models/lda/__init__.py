@@ -12,7 +12,7 @@ from simplex_jax._src.models.lda.regression import Effects, Question
 from simplex_jax._src.models.records import Model
 from simplex_jax._src.models.topics import data, evaluation, proportions
 from simplex_jax._src.models.topics.proportions import shards, transform
-from simplex_jax._src.options import takes
+from simplex_jax._src.options import with_options
 
 MODEL = Fit.MODEL = Model(
     name="lda",
@@ -21,7 +21,7 @@ MODEL = Fit.MODEL = Model(
     as_data=data.as_data,
     digest=data.digest,
     hold_out=data.hold_out,
-    settle=resolve_options,
+    resolve_options=resolve_options,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=checks.warn,
@@ -34,7 +34,7 @@ MODEL = Fit.MODEL = Model(
 )
 
 
-@takes(Arguments)
+@with_options(Arguments)
 def fit(corpus: Any, arguments: Arguments) -> Fit:
     """Sample the topics of a corpus.
 
@@ -70,7 +70,7 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
     return pipeline.fit(MODEL, corpus, arguments)
 
 
-@takes(Options)
+@with_options(Options)
 def resolve(corpus: Any, options: Options) -> Options:
     """Return the options of a run with all defaults filled in.
 
@@ -91,7 +91,7 @@ def resolve(corpus: Any, options: Options) -> Options:
     return resolve_options(data.as_data(corpus), None, options)
 
 
-@takes(Question)
+@with_options(Question)
 def effects(fitted: Fit, corpus: Any, columns: Any, question: Question) -> Effects:
     """Regress the topic proportions of documents on covariates.
 

@@ -206,7 +206,7 @@ class LDA(CountEstimator):
             )
         words = self._words() or [f"w{column}" for column in range(shape[1])]
         seeds.check(options.seed_words, shape[0], words)
-        return seeds.placed(options, words)
+        return seeds.to_pseudocounts(options, words)
 
     def _compare(self, now: dict[str, Any]) -> None:
         """Raise a ValueError if a parameter has changed since the stream began."""

@@ -147,7 +147,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     size = size_of(plan.train)
     memory.check(plan.train, settings)
     key_init, key_run, key_evaluate = split(jax.random.key(settings.seed), 3)
-    seeded = seeds.placed(settings, vocabulary_of(plan.train))
+    seeded = seeds.to_pseudocounts(settings, vocabulary_of(plan.train))
     data = feed.to_device(plan.train, settings)
     kernel, source = feed.build(data, size, settings, seeded)
     window = window_of(settings)

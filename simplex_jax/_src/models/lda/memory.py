@@ -149,7 +149,7 @@ def _shapes(corpus: Training, settings: Any) -> tuple[list, Kernel, State, Batch
         paged = device.pages(on_host(corpus).lengths, settings.batch_size)
     on_device = paged is None and (settings.counts == "memoised" or isinstance(corpus, Corpus))
     size, number, first_batch = size_of(corpus), 0, None
-    seeded = seeds.placed(settings, vocabulary_of(corpus))
+    seeded = seeds.to_pseudocounts(settings, vocabulary_of(corpus))
     starts: Any = np.zeros(1, np.int32)
     order: Any = np.zeros(0, np.int32)
     if paged is not None:

@@ -15,7 +15,7 @@ from simplex_jax._src.corpus.device import MOST_TOKENS
 from simplex_jax._src.models.lda import model, seeds
 from simplex_jax._src.models.lda.kernel import Config
 from simplex_jax._src.models.lda.seeds import Seeds
-from simplex_jax._src.models.options import MOST_CONCENTRATION, again, concentration, number_kept
+from simplex_jax._src.models.options import MOST_CONCENTRATION, concentration, number_kept, override
 from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.models.topics.concentrations import LEARN
 from simplex_jax._src.models.topics.data import (
@@ -157,10 +157,10 @@ class Options(TopicOptions):
         unset="not awaited",
         changeable=True,
     )
-    passes: float | None = again(
+    passes: float | None = override(
         "passes", default=None, unset="until predictions have settled; 200 with estimated counts"
     )
-    chains: int | None = again(  # type: ignore[assignment]  # settled, an int as elsewhere
+    chains: int | None = override(  # type: ignore[assignment]  # settled, an int as elsewhere
         "chains",
         default=None,
         unset="2 of a run that ends when it has settled, up to five million tokens and numbers of "

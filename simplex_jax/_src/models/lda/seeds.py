@@ -120,7 +120,7 @@ def unknown(lines: Sequence[str] | None, vocabulary: Sequence[str]) -> list[str]
     return [word for word in words if column_of(word) is None]
 
 
-def placed(settings: Any, vocabulary: Sequence[str]) -> Seeds | None:
+def to_pseudocounts(settings: Any, vocabulary: Sequence[str]) -> Seeds | None:
     """Return the seeds of settled options as topic-word pairs; None if there are none."""
     if settings.seed_words is None:
         return None

@@ -8,8 +8,8 @@ from simplex_jax._src.models.sam import data, fitting, report
 from simplex_jax._src.models.sam.data import Data, weigh
 from simplex_jax._src.models.sam.fitting import Fit, transform
 from simplex_jax._src.models.sam.model import build
-from simplex_jax._src.models.sam.options import Arguments, Options, settle
-from simplex_jax._src.options import takes
+from simplex_jax._src.models.sam.options import Arguments, Options, resolve_options
+from simplex_jax._src.options import with_options
 
 MODEL = Fit.MODEL = Model(
     name="sam",
@@ -18,7 +18,7 @@ MODEL = Fit.MODEL = Model(
     as_data=data.as_data,
     digest=data.digest,
     hold_out=data.hold_out,
-    settle=settle,
+    resolve_options=resolve_options,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
     warn=fitting.warn,
@@ -31,7 +31,7 @@ MODEL = Fit.MODEL = Model(
 )
 
 
-@takes(Arguments)
+@with_options(Arguments)
 def fit(documents: Any, arguments: Arguments) -> Fit:
     """Sample the directions of the topics of documents.
 
@@ -65,7 +65,7 @@ def fit(documents: Any, arguments: Arguments) -> Fit:
     return pipeline.fit(MODEL, documents, arguments)
 
 
-@takes(Options)
+@with_options(Options)
 def resolve(documents: Any, options: Options) -> Options:
     """Return the options of a run with all defaults filled in.
 
@@ -82,7 +82,7 @@ def resolve(documents: Any, options: Options) -> Options:
         >>> settings.sigma, settings.kappa1, settings.batch_size, settings.steps
         (4.0, 12.0, 2, 50)
     """
-    return settle(data.as_data(documents), None, options)
+    return resolve_options(data.as_data(documents), None, options)
 
 
 load = Fit.load

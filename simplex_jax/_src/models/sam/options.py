@@ -8,11 +8,11 @@ import scipy.sparse as sp
 from simplex_jax._src import schedules
 from simplex_jax._src.models.options import (
     RunOptions,
-    again,
     check_priors,
     concentration,
     gamma_prior,
     number_kept,
+    override,
 )
 from simplex_jax._src.models.pipeline import Session
 from simplex_jax._src.models.sam import joint, model
@@ -113,11 +113,13 @@ class Options(RunOptions):
     # At equilibrium the gradient noise of B out of D documents needs steps so much shorter that
     # some 5 D / B updates are worth one with all documents, each at B / D of its cost.
     batch_size: int | None = option("Documents in a batch.", default=None, least=1, unset="all")
-    eval_every: int | None = again(
+    eval_every: int | None = override(
         "eval_every", default=None, unset="6 passes, or 20,000 documents if they are fewer"
     )
-    sample_every: int | None = again("sample_every", default=None, unset="as often as evaluations")
-    passes: float | None = again(
+    sample_every: int | None = override(
+        "sample_every", default=None, unset="as often as evaluations"
+    )
+    passes: float | None = override(
         "passes", default=None, unset="300, unless steps or seconds are given"
     )
 
@@ -132,7 +134,7 @@ class Arguments(Options, Session):
     """Arguments of `sam.fit`."""
 
 
-def settle(data: Data, heldout: Data | None, options: Options) -> Options:
+def resolve_options(data: Data, heldout: Data | None, options: Options) -> Options:
     """Return options with all defaults filled in, or raise a ValueError."""
     del heldout
     table = data.vectors.values
