@@ -27,6 +27,9 @@ class Transform(NamedTuple):
     # `(fit, other, out, seed, every, progress) -> files written`; `every` requests all shares
     write: Callable[[Any, Other, Path, int, bool, pipeline.Progress], list[Path]]
     every: str | None = None  # the help of `--all`; None if the model has no such option
+    # `(fit, out) -> files written` with the shares of the run's own documents; None if INPUT is
+    # needed
+    own: Callable[[Any, Path], list[Path]] | None = None
     random: bool = True  # whether it is random, and so has a `--seed`
 
 
@@ -57,6 +60,7 @@ class Commands(NamedTuple):
         lambda input, reading, typed: None
     )
     goal: Collection[str] = ()  # options of a goal that ends a run instead of a fixed length
+    named: bool = False  # whether fits have `topic_names`
     # `(fit, plan, source, directory) -> fit`, with more results for the report
     complete: Callable[[Any, Plan, dict[str, Any], Path], Any] = lambda fitted, *run: fitted
     # `(fit, input, directory) -> commands` to name at the end of a run, by what they do; the input

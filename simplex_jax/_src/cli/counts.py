@@ -321,6 +321,15 @@ def write_shares(
     return [out]
 
 
+def write_own_shares(fitted: Any, out: Path, *, rest: bool = False) -> list[Path]:
+    """Write the topic shares of the documents of a run; see `Transform`."""
+    if not len(fitted.proportions):
+        raise ValueError("the run has no shares of its documents: give them as INPUT")
+    parts = [(fitted.proportions, fitted.proportions_error)]
+    directory.write_proportions(out, fitted.names, len(fitted.topics), parts, rest=rest)
+    return [out]
+
+
 def transform_shares(model: str, *, error: str, rest: bool = False) -> Transform:
     """Return the command `transform_shares` of a model whose files have an `error`, in words.
 
@@ -330,13 +339,14 @@ def transform_shares(model: str, *, error: str, rest: bool = False) -> Transform
     return Transform(
         help=f"""Write the topic shares of the documents of INPUT, given the topics of a run.
 
-        INPUT is in any format that `simplex-jax {model}` reads. Words are matched to those of
-        the model; tokens of other words are left out. Like the doc_topics.npz of a run, the file
-        has the arrays `proportions` [D, K], `documents` (their names) and `error` ({error}){more}.
-        The shares of a document depend only on its words and
-        the seed. With --out NAME.csv it is a table with one document a line. Memory use is bounded
-        by the size of the corpus.
+        INPUT is in any format that `simplex-jax {model}` reads. Words are matched to those of the
+        model; tokens of other words are left out. Without INPUT the file has the documents of the
+        run itself, and --out names it. Like the doc_topics.npz of a run, it has the arrays
+        `proportions` [D, K], `documents` (their names) and `error` ({error}){more}. With --out
+        NAME.csv it is a table with one document a line. The shares of a document depend only on its
+        words and the seed. Memory use is bounded by the size of the corpus.
         """,
         ending="doc_topics.npz",
         write=functools.partial(write_shares, rest=rest),
+        own=functools.partial(write_own_shares, rest=rest),
     )

@@ -19,6 +19,7 @@ from simplex_jax._src.cli.commands import Commands, load
 from simplex_jax._src.cli.console import one_line_errors, usage
 from simplex_jax._src.cli.options import declared_options
 from simplex_jax._src.corpus import store
+from simplex_jax._src.corpus.corpus import error_at
 from simplex_jax._src.corpus.embedded import EMBEDDED_NAME
 from simplex_jax._src.models import files, pipeline, verdict
 from simplex_jax._src.models.records import Model, Plan
@@ -611,7 +612,7 @@ def _transform_command(commands: Commands) -> click.Command:
         additional.insert(0, click.option("--all", "every", is_flag=True, help=transform.every))
 
     @click.command("transform", help=transform.help)
-    @click.argument("input", type=options.PATH)
+    @click.argument("input", type=options.PATH, required=transform.own is None)
     @options.model_option
     @click.option("--out", type=options.PATH, help=help)
     @click.option("--overwrite", is_flag=True, help="Replace the file.")
@@ -620,7 +621,7 @@ def _transform_command(commands: Commands) -> click.Command:
     @options.common_options
     @one_line_errors
     def run(
-        input: Path,
+        input: Path | None,
         model: Path,
         out: Path | None,
         overwrite: bool,
@@ -635,6 +636,13 @@ def _transform_command(commands: Commands) -> click.Command:
                 f"--out {out} is for a table: give {out.with_suffix('.csv')}; the .npz of --all is "
                 "written beside it"
             )
+        tell = console.speaker(quiet, results=True)
+        if input is None:
+            if out is None or transform.own is None:
+                raise click.UsageError("give INPUT, or the --out of a table of the run's documents")
+            target = options.target(out, model, "", overwrite)
+            tell(f"written to {transform.own(load(commands.model, model)[0], target)[0]}")
+            return
         target = options.target(out, input, transform.ending, overwrite)
         if every:
             options.target(target.with_suffix(".npz"), input, "", overwrite)
@@ -642,10 +650,38 @@ def _transform_command(commands: Commands) -> click.Command:
         other = commands.other(fitted, input, reading, model_reading)
         say(other.coverage)
         written = transform.write(fitted, other, target, seed, every, console.Stages(quiet))
-        tell = console.speaker(quiet, results=True)
         tell(f"written to {' and '.join(map(str, written))}")
 
     return run
+
+
+_TOPIC_NAMES = click.option(
+    "--topic-names",
+    type=options.PATH,
+    help="Names of topics, a line for each: its number, a tab and the name. The run keeps them, "
+    "for its tables and effects, and when it is resumed; an empty file removes them.",
+)
+
+
+def _read_names(path: Path, topics: int) -> dict[int, str]:
+    """Return the names of topics by number in a file."""
+    names: dict[int, str] = {}
+    for line, text in enumerate(path.read_text("utf-8-sig").splitlines(), start=1):
+        if not text.strip():
+            continue
+        number, _, name = text.partition("\t")
+        place = int(number) if number.strip().isdecimal() else -1
+        if not name.strip() or not 0 <= place < topics:
+            raise error_at(
+                path,
+                f"{text!r} is not a number of a topic from 0 to {topics - 1}, a tab and a name",
+                "write for example 3<TAB>Farms",
+                line=line,
+            )
+        if place in names:
+            raise error_at(path, f"topic {place} has a name already", "leave one out", line=line)
+        names[place] = name.strip()
+    return names
 
 
 def _report_command(commands: Commands) -> click.Command:
@@ -664,9 +700,17 @@ def _report_command(commands: Commands) -> click.Command:
         "--out", type=options.PATH, help="File to write.  [default: DIRECTORY/report.html]"
     )
     @click.option("--overwrite", is_flag=True, help="Replace the file in --out.")
+    @options.compose(*([_TOPIC_NAMES] if commands.named else []))
     @options.common_options
     @one_line_errors
-    def report(directory: Path, top: int, out: Path | None, overwrite: bool, quiet: bool) -> None:
+    def report(
+        directory: Path,
+        top: int,
+        out: Path | None,
+        overwrite: bool,
+        quiet: bool,
+        topic_names: Path | None = None,
+    ) -> None:
         """Write the report of the run in DIRECTORY again.
 
         It is a single HTML file that needs neither network nor scripts.
@@ -676,6 +720,13 @@ def _report_command(commands: Commands) -> click.Command:
         if target.absolute() != own.absolute():  # A run's own report may always be replaced.
             options.target(target, directory, "", overwrite)
         fitted = files.load(commands.model, directory)
+        if topic_names is not None:
+            names = _read_names(topic_names, len(fitted.topics))
+            fitted = dataclasses.replace(fitted, topic_names=names)
+            lock.check(directory)
+            summary = saved.load_json(directory / files.SUMMARY)
+            output.write_json(directory / files.SUMMARY, summary | {"topic_names": names})
+            commands.model.files.write(fitted, directory)
         path = files.report(commands.model, fitted, target, top)
         console.speaker(quiet, results=True)(f"written to {path}")
 

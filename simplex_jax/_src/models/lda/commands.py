@@ -278,7 +278,7 @@ def _prior(name: str, value: Any, count: int, unit: str) -> str:
 def _outcome(fitted: Fit) -> str:
     """Describe each topic in a line, the most prevalent first."""
     words = top_words(fitted.topics, 10)
-    names = seeds.names(fitted.settings.seed_words, len(words), fitted.vocabulary)
+    names = fitted.titles
     described = [
         (f"[{name}] " if name else "") + " ".join(fitted.vocabulary[word] for word in leading)
         for name, leading in zip(names, words, strict=True)
@@ -297,8 +297,19 @@ def _following(fitted: Fit, input: str | None, directory: str) -> dict[str, str]
     if fitted.settings.keep_samples and (input is None or suffixes & _WITH_COLUMNS):
         by = "year" if input is None else "COLUMN"
         commands["over time"] = f"simplex-jax lda effects --model {run} --by {by}"
-    commands["new texts"] = f"simplex-jax lda transform --model {run} INPUT --out shares.csv"
+    commands["spreadsheet"] = f"simplex-jax lda transform --model {run} --out proportions.csv"
+    commands["your names"] = f"simplex-jax lda report {run} --topic-names FILE"
     return commands
+
+
+def _complete(fitted: Fit, plan: Plan, source: dict[str, Any], directory: Path) -> Fit:
+    """Return a fit with its shares by year, and the names of its topics before it went on."""
+    names: dict[int, str] = {}
+    if (directory / files.SUMMARY).exists():  # of a resumed run, whose topics keep their numbers
+        earlier = saved.load_json(directory / files.SUMMARY).get("topic_names", {})
+        names = {int(topic): str(name) for topic, name in earlier.items()}
+    fitted = dataclasses.replace(fitted, topic_names=names)
+    return _over_time(fitted, plan, source, directory)
 
 
 def _over_time(fitted: Fit, plan: Plan, source: dict[str, Any], directory: Path) -> Fit:
@@ -536,7 +547,8 @@ COMMANDS = Commands(
     other=counts.read_other,
     shown=("perplexity", "tokens_per_second"),
     goal=("target_ess", "time_limit"),
-    complete=_over_time,
+    complete=_complete,
+    named=True,
     following=_following,
     devices=lambda settings: settings.devices,
     similarity=matching.affinity,

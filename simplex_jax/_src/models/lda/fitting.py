@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -79,6 +79,8 @@ class Fit(pipeline.Fit):
             there are none.
         stiffness: Stiffness of SMLD at the end, unstable above 2; 0 for other samplers.
         num_empty_documents: Number of documents without a word of the vocabulary.
+        topic_names: Names of topics by number, such as `--topic-names` of the report command gives.
+            `dataclasses.replace(fitted, topic_names={3: "Farms"})` gives others.
         effects: Records of `lda.effects` for the report: by year, of a run of the command on a
             corpus with years.
     """
@@ -106,6 +108,7 @@ class Fit(pipeline.Fit):
     stiffness: float = 0.0
     num_empty_documents: int = 0
     effects: Sequence[dict[str, Any]] = dataclasses.field(default_factory=list)
+    topic_names: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     @property
     def num_topics(self) -> int:
@@ -126,6 +129,12 @@ class Fit(pipeline.Fit):
         return Topics(
             self.topics, self.metrics, self.samples, self.order, self.vocabulary, self.interrupted
         )
+
+    @property
+    def titles(self) -> list[str]:
+        """Name of each topic: that of `topic_names`, else of its seed words, else ""."""
+        seeded = seeds.names(self.settings.seed_words, self.num_topics, self.vocabulary)
+        return [self.topic_names.get(k, name) for k, name in enumerate(seeded)]
 
     @property
     def stable(self) -> np.ndarray:

@@ -370,8 +370,8 @@ def effects(
         documents=len(design.rows),
         draws=draws,
         titles=tuple(
-            f"{topic}: " + " ".join(fitted.vocabulary[word] for word in row)
-            for topic, row in enumerate(words)
+            f"{topic}: {name or ' '.join(fitted.vocabulary[word] for word in row)}"
+            for topic, (name, row) in enumerate(zip(fitted.titles, words, strict=True))
         ),
         prevalence=fitted.prevalence,
         warnings=tuple(

@@ -13,7 +13,6 @@ import numpy as np
 
 from simplex_jax._src.evaluate import diagnostics, matching
 from simplex_jax._src.evaluate.intervals import beta_interval
-from simplex_jax._src.models.lda import seeds
 from simplex_jax._src.models.lda.fitting import Fit
 from simplex_jax._src.models.records import Array, Files, Saved
 from simplex_jax._src.models.topics import tables
@@ -39,8 +38,7 @@ _SECTIONS = (
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return the context of the report's template, with `top_words` words of each topic."""
-    names = seeds.names(fitted.settings.seed_words, len(fitted.topics), fitted.vocabulary)
-    rows = topic_rows(fitted, top_words, fitted.alpha, fitted.alpha_sd, names)
+    rows = topic_rows(fitted, top_words, fitted.alpha, fitted.alpha_sd, fitted.titles)
     settings, effects = fitted.settings, _trends(fitted, rows)
     _, perplexity = page.latest(fitted.metrics, "perplexity")
     assert settings.chains is not None  # settled
@@ -179,7 +177,7 @@ def explorer(fitted: Fit) -> dict[str, Any]:
     leading = [_leading(topic, overall) for topic in mean]
     words = np.unique(np.concatenate(leading))
     kinds = interval_kinds(fitted, fitted.topics_range)
-    names = seeds.names(fitted.settings.seed_words, len(mean), fitted.vocabulary)
+    names = fitted.titles
     related = _related(mean)
     shown = _shown(fitted.proportions)
     topics = []
@@ -288,6 +286,7 @@ def summary(fitted: Fit) -> dict[str, Any]:
         "order": fitted.order,
         "stiffness": fitted.stiffness,
         "effects": list(fitted.effects),
+        "topic_names": {str(k): name for k, name in fitted.topic_names.items()},
     }
 
 
@@ -297,6 +296,7 @@ def restore(run: Saved) -> dict[str, Any]:
     return tables.restore(run) | {
         "order": np.asarray(run.summary["order"], int).reshape(-1, topics),
         "stiffness": float(run.summary["stiffness"]),
+        "topic_names": {int(k): str(name) for k, name in run.summary["topic_names"].items()},
         "effects": [_effect(record, topics) for record in run.summary["effects"]],
     }
 
@@ -327,7 +327,7 @@ FILES = Files(
         }
     },
     sizes=tables.sizes,
-    write=lambda fitted, place: tables.write(fitted, place, fitted.alpha),
+    write=lambda fitted, place: tables.write(fitted, place, fitted.alpha, names=fitted.titles),
     summary=summary,
     restore=restore,
     report=REPORT,

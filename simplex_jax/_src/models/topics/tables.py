@@ -1,6 +1,6 @@
 """The files of topics and topic proportions, for people and for other programs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,27 @@ NAMES = ("topics.csv", "topic_keys.txt", SHARES, saved.VOCABULARY)
 _TOP_WORDS = 20
 
 
-def write(fitted: CountFit, place: Path, alpha: np.ndarray, *, rest: bool = False) -> None:
+def write(
+    fitted: CountFit,
+    place: Path,
+    alpha: np.ndarray,
+    *,
+    rest: bool = False,
+    names: Sequence[str] = (),
+) -> None:
     """Write the files for people and for other programs, each atomically.
 
-    `topics.csv` has the 20 most probable words of each topic with their probability and the ends of
-    its 95% interval, by `intervals.beta_interval`, or of its range over the chains, as its last
-    column says, see `ends.ends`; `topic_keys.txt` has MALLET's format: topic, alpha [K] and
-    these words, separated by tabs; `doc_topics.npz` has the proportions of the documents, their
-    Monte-Carlo errors and their names, if the fit has any.
+    `topics.csv` has the 20 most probable words of each topic with their probability, the ends of
+    its 95% interval, by `intervals.beta_interval`, or of its range over the chains, as the next
+    column says, see `interval_ends`, and `names` [K] if there are any; `topic_keys.txt` has
+    MALLET's format: topic, alpha [K] and these words, separated by tabs; `doc_topics.npz` has the
+    proportions of the documents, their Monte-Carlo errors and their names, if the fit has any.
     """
     leading = top_words(fitted.topics, _TOP_WORDS)
     words = [" ".join(fitted.vocabulary[word] for word in row) for row in leading]
-    rows = _rows_of_words(fitted, leading)
-    errors = fitted.proportions_error
-    write_all(fitted, place, errors, rows, "probability", alpha, words, rest=rest)
+    errors, named = fitted.proportions_error, any(names)
+    rows = _rows_of_words(fitted, leading, names if named else ())
+    write_all(fitted, place, errors, rows, "probability", alpha, words, rest=rest, named=named)
 
 
 def write_all(
@@ -48,17 +55,19 @@ def write_all(
     words: Iterable[str],
     *,
     rest: bool = False,
+    named: bool = False,
 ) -> None:
     """Write the files of topics: rows of `topics.csv`, numbers and words of `topic_keys.txt`.
 
-    `rest` says that the proportions of a document leave some to other topics.
+    `rest` says that the proportions of a document leave some to other topics, and `named` that the
+    rows have the name of the topic last.
     """
     if len(fitted.proportions):
         parts = [(fitted.proportions, errors)]
         number = len(fitted.topics)
         directory.write_proportions(place / SHARES, fitted.names, number, parts, rest=rest)
     directory.write_vocabulary(place, fitted.vocabulary)
-    header = ["topic", "rank", "word", column, "lower", "upper", "interval"]
+    header = ["topic", "rank", "word", column, "lower", "upper", "interval", *["name"][:named]]
     output.write_csv(place / "topics.csv", header, rows)
     keys = enumerate(zip(numbers, words, strict=True))
     lines = "".join(f"{topic}\t{number:.5g}\t{text}\n" for topic, (number, text) in keys)
@@ -116,7 +125,9 @@ def common(run: Saved) -> tuple[dict[str, Any], np.ndarray]:
     }, errors
 
 
-def _rows_of_words(fitted: CountFit, top: np.ndarray) -> Iterable[tuple[object, ...]]:
+def _rows_of_words(
+    fitted: CountFit, top: np.ndarray, names: Sequence[str]
+) -> Iterable[tuple[object, ...]]:
     mean, sd = (
         np.take_along_axis(array, top, axis=1) for array in (fitted.topics, fitted.topics_sd)
     )
@@ -127,4 +138,5 @@ def _rows_of_words(fitted: CountFit, top: np.ndarray) -> Iterable[tuple[object, 
     for topic, words in enumerate(top):
         for rank, word in enumerate(words):
             numbers = (f"{array[topic, rank]:.6g}" for array in (mean, lower, upper))
-            yield topic, rank + 1, fitted.vocabulary[word], *numbers, TITLES[kinds[topic]]
+            own = names[topic : topic + 1]
+            yield topic, rank + 1, fitted.vocabulary[word], *numbers, TITLES[kinds[topic]], *own
