@@ -263,6 +263,10 @@ def test_the_command_reads_groups_from_another_file(tmp_path):
     metadata.write_text("id,side\n" + "\n".join(f"d{i},{'LR'[i % 2]}" for i in reversed(range(24))))
     options = [*READING, "--topics", 2, "--passes", 6, "--static-passes", 2, "--chains", 1]
     columns = ["--by", "side", "--metadata", metadata]
+    needed = invoke("dtm", texts, *columns, *options, "--dry-run")
+    assert needed.exit_code == 0, needed.output
+    assert "in all" in needed.stdout
+    assert not out.exists()
     assert invoke("dtm", texts, *columns, *options, "--out", out).exit_code == 0
     run = dtm.Fit.load(out)
     assert run.slices.names == ("L", "R")

@@ -1,6 +1,7 @@
 """The commands of topics in slices."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,15 @@ def _outcome(fitted: Fit) -> str:
     return "\n".join(fitted.lines())
 
 
+def _following(fitted: Fit, input: str | None, directory: str) -> dict[str, str]:
+    """Return commands that continue from a run; see `Commands`."""
+    del input
+    columns = " --time COLUMN" * fitted.slices.timed + " --by COLUMN" * bool(fitted.slices.groups)
+    run = shlex.quote(directory)
+    command = f"simplex-jax dtm transform --model {run} INPUT{columns} --out shares.csv"
+    return {"new texts": command}
+
+
 def _other(
     fitted: Fit, path: Path, reading: dict[str, Any], model_reading: dict[str, Any]
 ) -> Other:
@@ -204,4 +214,7 @@ COMMANDS = Commands(
         write=_write,
     ),
     evaluate=evaluate,
+    following=_following,
+    memory=fitting.memory,
+    remedy="give fewer --topics, --chains or --slices, or a smaller vocabulary (--max-vocabulary)",
 )

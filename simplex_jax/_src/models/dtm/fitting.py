@@ -12,6 +12,8 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from simplex_jax._src import arguments
+from simplex_jax._src.base import Kernel
+from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import Corpus, split_tokens, to_vocabulary
 from simplex_jax._src.draws.keys import by_native_code, split
 from simplex_jax._src.evaluate import alignment, diagnostics, matching
@@ -42,7 +44,7 @@ from simplex_jax._src.runtime.hooks import Event
 from simplex_jax._src.runtime.moments import Moments
 from simplex_jax._src.runtime.sample_files import Folder
 from simplex_jax._src.runtime.session import Progress, Records, Run
-from simplex_jax._src.runtime.windows import Window, doubling
+from simplex_jax._src.runtime.windows import PARTS, Window, doubling
 
 _SMALLEST_SHARD = 64  # documents of a slice are filled up to powers of 2 from here on
 
@@ -288,17 +290,13 @@ def window_of(settings: Options) -> Window:
     return doubling(max(settings.sample_every, settings.static_passes))
 
 
-def prepare(plan: Plan, folder: Folder | None) -> Run:
-    """Return the run of a plan, ready for training."""
+def _built(plan: Plan, layout: Any) -> tuple[Kernel, Stream]:
+    """Return the kernel and the stream of a plan for a layout, of arrays or their shapes."""
     settings: Options = plan.settings
-    train: Sliced = plan.train
-    slices, size = train.slices, size_of(train.corpus)
-    shape, number = (settings.num_topics, size.words), len(slices.names)
-    key_init, key_run, key_evaluate = split(jax.random.key(settings.seed), 3)
-    layout = model.lay_out(train.corpus.counts, train.place, number)
-    kernel, stream = model.build(
+    slices: Slices = plan.train.slices
+    return model.build(
         layout,
-        shape,
+        (settings.num_topics, len(plan.train.corpus.vocabulary)),
         slices.gaps,
         slices.parents,
         alpha=start_of(settings, "alpha"),
@@ -307,6 +305,49 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
         chains=settings.chains if settings.chains > 1 else None,
         engine=settings.engine,
     )
+
+
+def memory(plan: Plan) -> dict[str, int]:
+    """Return the bytes of memory that a fit needs, by name, as `lda.memory.estimate`.
+
+    The state, of which there are two, has the topics of all slices and their counts; "summary" has
+    their moments in three parts of a run, and one sample. It allocates the tokens only.
+    """
+    settings, train = plan.settings, plan.train
+    layout = model.lay_out(train.corpus.counts, train.place, len(train.slices.names))
+    kernel, _ = _built(plan, layout)
+    lead = (settings.chains,) if settings.chains > 1 else ()
+    topics = jax.ShapeDtypeStruct(
+        (*lead, settings.num_topics, len(train.corpus.vocabulary)), jnp.float32
+    )
+    key = jax.random.key(0)
+    state = jax.eval_shape(kernel.init, key, topics)
+    compiled = jax.jit(kernel.update, donate_argnums=1).lower(key, state, layout).compile()
+    analysis: Any = compiled.memory_analysis()
+
+    def size(tree: Any) -> int:
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+    each = size(state.position)
+    parts = {
+        "corpus": size(layout),
+        "state": 2 * size(state),
+        "update": analysis.temp_size_in_bytes,
+        "summary": (2 * PARTS + 1) * each,
+    }
+    kept = (settings.keep_samples or 0) * each
+    return parts | {"samples": kept, "total": sum(parts.values())}
+
+
+def prepare(plan: Plan, folder: Folder | None) -> Run:
+    """Return the run of a plan, ready for training."""
+    settings: Options = plan.settings
+    train: Sliced = plan.train
+    slices, size = train.slices, size_of(train.corpus)
+    shape, number = (settings.num_topics, size.words), len(slices.names)
+    key_init, key_run, key_evaluate = split(jax.random.key(settings.seed), 3)
+    layout = model.lay_out(train.corpus.counts, train.place, number)
+    kernel, stream = _built(plan, layout)
     window = window_of(settings)
     measures: dict[str, Any] = {}
     if plan.heldout is not None:
