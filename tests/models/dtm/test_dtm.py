@@ -12,6 +12,7 @@ from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.models import dtm
 from simplex_jax._src.models.dtm import slices
+from simplex_jax._src.models.topics import report
 from simplex_jax.sklearn import DynamicTopicModel
 
 # One topic whose words change from a, b to c, d between the years, and one of e, f, g throughout.
@@ -146,12 +147,19 @@ def test_intervals_hold_or_are_withheld(fitted):
     assert (np.isnan(ends).any(axis=0) == ~mixed).all()
     inside = (ends[0] <= fitted.prevalence_by_slice) & (fitted.prevalence_by_slice <= ends[1])
     assert inside[mixed].all()
-    known = fitted.interval(0, [0, 1])
-    assert (np.isnan(known).any(axis=(0, 2)) == ~mixed[:, 0]).all()
+    known, kinds = fitted.interval(0, [0, 1]), fitted.kinds
+    assert (np.isnan(known).any(axis=(0, 2)) == (kinds[:, 0] == report.NONE)).all()
+    assert ((kinds == report.INTERVAL) == mixed).all()
     few = dtm.fit(CORPUS, times=YEARS, predict=[1990], passes=30, **OPTIONS, holdout=3)
     assert not few.mixed.any()
     assert np.isnan(few.prevalence_by_slice_interval).all()
     assert np.isnan(few.steadiness_interval).all()
+    # Both chains have the topics, and the ends are the range of their means.
+    assert few.stable.all()
+    assert (few.kinds == report.OVER_CHAINS).all()
+    np.testing.assert_array_equal(few.interval(1, [2]), few.topics_by_slice_range[:, :, 1, [2]])
+    low, high = few.prevalence_ends()
+    assert ((low <= few.prevalence_by_slice) & (few.prevalence_by_slice <= high)).all()
 
 
 def test_other_documents_take_the_topics_of_their_slice(fitted):
@@ -174,7 +182,7 @@ def test_files_hold_the_fit(fitted, tmp_path):
     loaded = dtm.Fit.load(tmp_path / "run")
     assert_same(loaded, fitted, "state", "samples", "interrupted", "settings", "versions")
     rows = (tmp_path / "run" / "topics_over_time.csv").read_text().splitlines()
-    assert rows[0] == "topic,slice,time,group,word,mean,lower,upper"
+    assert rows[0] == "topic,slice,time,group,word,mean,lower,upper,interval"
     assert len(rows) - 1 == 2 * 4 * 7
     assert len((tmp_path / "run" / "prevalence_over_time.csv").read_text().splitlines()) == 9
     page = (tmp_path / "run" / "report.html").read_text()

@@ -36,7 +36,12 @@ from simplex_jax._src.models.topics.data import (
     size_of,
 )
 from simplex_jax._src.models.topics.fits import Draw, Shares
-from simplex_jax._src.models.topics.report import leading_words, topic_lines
+from simplex_jax._src.models.topics.report import (
+    INTERVAL,
+    OVER_CHAINS,
+    leading_words,
+    topic_lines,
+)
 from simplex_jax._src.report.examples import representative
 from simplex_jax._src.runtime import gathering, session
 from simplex_jax._src.runtime.gathering import Gathered, Kept, Posterior
@@ -63,9 +68,12 @@ class Fit(pipeline.Fit):
         place: Slice of each document, int64 [D].
         topics_by_slice: Posterior mean of the topics of each slice, float32 [T, K, V].
         topics_by_slice_sd: Their standard deviation, float32 [T, K, V].
+        topics_by_slice_range: Smallest and largest mean over the matched chains, float32
+            [2, T, K, V]; of one chain none, [2, T, K, 0].
         prevalence_by_slice: Posterior mean of the expected proportions of a document of each slice,
             float64 [T, K]; rows sum to 1.
         prevalence_by_slice_interval: Ends of their intervals, float64 [2, T, K].
+        prevalence_by_slice_range: Smallest and largest mean over the matched chains, [2, T, K].
         alpha_by_slice: Concentrations of the proportions of documents of each slice, [T, K].
         effective: Effective samples of the prevalence of each slice and topic, float64 [T, K].
         steadiness: How steady the words of each topic are: posterior median of the concentration c
@@ -110,8 +118,10 @@ class Fit(pipeline.Fit):
     place: np.ndarray
     topics_by_slice: np.ndarray
     topics_by_slice_sd: np.ndarray
+    topics_by_slice_range: np.ndarray
     prevalence_by_slice: np.ndarray
     prevalence_by_slice_interval: np.ndarray
+    prevalence_by_slice_range: np.ndarray
     alpha_by_slice: np.ndarray
     effective: np.ndarray
     steadiness: np.ndarray
@@ -162,6 +172,19 @@ class Fit(pipeline.Fit):
         rough = diagnostics.rough(self.diagnostics, self.shared)
         return ~rough & (self.effective >= diagnostics.ENOUGH)
 
+    @property
+    def kinds(self) -> np.ndarray:
+        """What ends of topics of slices are, [T, K], as `topics.report.interval_kinds`.
+
+        They are those of the interval, or for stable topics without one, of the range over chains.
+        """
+        shape = self.effective.shape
+        return np.select([self.mixed, np.broadcast_to(self.stable, shape)], [INTERVAL, OVER_CHAINS])
+
+    def prevalence_ends(self) -> np.ndarray:
+        """Return the ends of the prevalence by slice, [2, T, K], of the kinds `kinds`, or NaN."""
+        return _ends(self.kinds, self.prevalence_by_slice_interval, self.prevalence_by_slice_range)
+
     def to_record(self) -> Topics:
         """Return the mean topics over the slices in the form that `simplex_jax.evaluate` uses."""
         return Topics(self.topics, self.metrics, {}, self.order, self.vocabulary, self.interrupted)
@@ -189,12 +212,15 @@ class Fit(pipeline.Fit):
         return among[np.argsort(-spread, kind="stable")[:most]]
 
     def interval(self, topic: int, words: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return the ends of the intervals of words in a topic by slice, [2, T, n], or NaN."""
+        """Return the ends of words in a topic by slice, [2, T, n], of the kinds `kinds`, or NaN."""
         mean, sd = (
             array[:, topic, words] for array in (self.topics_by_slice, self.topics_by_slice_sd)
         )
         ends = np.stack(beta_interval(np.clip(mean, 0, 1), sd))
-        return np.where(self.mixed[:, topic, None], ends, np.nan)
+        over_chains = np.full_like(ends, np.nan)
+        if self.topics_by_slice_range.size:
+            over_chains = self.topics_by_slice_range[:, :, topic, words]
+        return _ends(self.kinds[:, topic, None], ends, over_chains)
 
     def transform(
         self, data: Any, *, times: Any = None, groups: Any = None, seed: int = 0
@@ -282,6 +308,10 @@ class Fit(pipeline.Fit):
             name=f"probability in topic {topic}",
             axes=axes,
         )
+
+
+def _ends(kinds: np.ndarray, interval: np.ndarray, over_chains: np.ndarray) -> np.ndarray:
+    return np.select([kinds == INTERVAL, kinds == OVER_CHAINS], [interval, over_chains], np.nan)
 
 
 def window_of(settings: Options) -> Window:
@@ -497,6 +527,10 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         np.ascontiguousarray(np.swapaxes(array, 0, 1))
         for array in moments["topics_by_slice"].pooled(order, shared)
     )
+    of_chains = moments["topics_by_slice"].mean
+    several = of_chains if len(of_chains) > 1 else of_chains[..., :0]
+    ranges = alignment.range_over(several, order)
+    path_means = traces["prevalence_by_slice"].mean(axis=0)
     alpha_by_slice = moments["alpha_by_slice"].pooled(order, shared)[0].T
     alpha, alpha_sd = moments["alpha_of_topics"].pooled(order, shared)
     share = _matched(traces["prevalence"], order, shared)
@@ -534,8 +568,12 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         place=plan.data.place,
         topics_by_slice=by_slice,
         topics_by_slice_sd=by_slice_sd,
+        topics_by_slice_range=np.ascontiguousarray(np.swapaxes(ranges, 1, 2)),
         prevalence_by_slice=np.nanmean(path, axis=(0, 1)),
         prevalence_by_slice_interval=_interval(path, mixed),
+        prevalence_by_slice_range=np.swapaxes(
+            alignment.range_over(np.swapaxes(path_means, 1, 2), order), 1, 2
+        ),
         alpha_by_slice=alpha_by_slice.astype(np.float64),
         effective=effective,
         steadiness=own["steadiness"][0],

@@ -22,7 +22,7 @@ from simplex_jax._src.models.topics.options import SHARE_ERROR, TopicOptions, ch
 from simplex_jax._src.options import number, option, options
 from simplex_jax._src.runtime import session
 
-_PASSES, _SAMPLED, _EVALUATED = 400.0, 2, 10
+_PASSES, _SAMPLED, _EVALUATED = 500.0, 2, 10
 _MEANS = {"alpha": model.ALPHA, "beta": model.BETA}
 
 
@@ -54,12 +54,12 @@ class Options(TopicOptions):
     )
     chains: int = override("chains", default=2)
     passes: float | None = override(
-        "passes", default=None, unset="400, unless steps or seconds are given"
+        "passes", default=None, unset="500, unless steps or seconds are given"
     )
     static_passes: int = option(
         "First passes, in which topics are the same in all slices, as in LDA: a start for the "
         "others, of which no sample is taken.",
-        default=50,
+        default=150,
         least=0,
     )
     eval_every: int | None = override(

@@ -18,7 +18,7 @@ from simplex_jax._src.models.topics.checks import (
     perplexity_warnings,
     share_warnings,
 )
-from simplex_jax._src.models.topics.report import common_rows
+from simplex_jax._src.models.topics.report import NONE, OVER_CHAINS, TITLES, common_rows
 from simplex_jax._src.report import display, page
 from simplex_jax._src.runtime import output
 from simplex_jax._src.runtime.saved import RunError
@@ -71,7 +71,9 @@ def separating(first: np.ndarray, second: np.ndarray, most: int) -> np.ndarray:
     return np.argsort(-p * np.log(p / q), kind="stable")[:most]
 
 
-def _curve(fitted: Fit, some: np.ndarray, mean: np.ndarray, ends: np.ndarray) -> dict[str, Any]:
+def _curve(
+    fitted: Fit, topic: int, some: np.ndarray, mean: np.ndarray, ends: np.ndarray
+) -> dict[str, Any]:
     """Return a line [n] with a band [2, n] as points of an SVG of 300 by 70 units."""
     slices = fitted.slices
     x = slices.times[some] if slices.timed else np.arange(len(some), dtype=float)
@@ -82,13 +84,18 @@ def _curve(fitted: Fit, some: np.ndarray, mean: np.ndarray, ends: np.ndarray) ->
         rows = zip(x, 70 - 68 * y / most, strict=True)
         return " ".join(f"{a:.1f},{b:.1f}" for a, b in rows)
 
-    known = ~np.isnan(ends).any(axis=0)
-    # A band for each run of slices that have an interval.
-    cuts = np.flatnonzero(np.diff(known.astype(int))) + 1
+    kinds = fitted.kinds[some, topic]
+    # A band for each run of slices whose ends are of one kind.
+    runs = np.split(np.arange(len(some)), np.flatnonzero(np.diff(kinds)) + 1)
     bands = [
-        points(np.append(x[run], x[run][::-1]), np.append(ends[0, run], ends[1, run][::-1]))
-        for run in np.split(np.arange(len(some)), cuts)
-        if known[run[0]]
+        {
+            "points": points(
+                np.append(x[run], x[run][::-1]), np.append(ends[0, run], ends[1, run][::-1])
+            ),
+            "over_chains": kinds[run[0]] == OVER_CHAINS,
+        }
+        for run in runs
+        if kinds[run[0]] != NONE
     ]
     return {
         "line": points(x, mean),
@@ -191,13 +198,20 @@ def _topic(fitted: Fit, row: dict[str, Any], most: int) -> dict[str, Any]:
                 "name": name,
                 "prevalence": _curve(
                     fitted,
+                    topic,
                     some,
                     fitted.prevalence_by_slice[some, topic],
-                    fitted.prevalence_by_slice_interval[:, some, topic],
+                    fitted.prevalence_ends()[:, some, topic],
                 ),
                 "words": [
                     {"word": fitted.vocabulary[word]}
-                    | _curve(fitted, some, fitted.topics_by_slice[some, topic, word], ends[:, :, i])
+                    | _curve(
+                        fitted,
+                        topic,
+                        some,
+                        fitted.topics_by_slice[some, topic, word],
+                        ends[:, :, i],
+                    )
                     for i, word in enumerate(words)
                 ],
                 "lines": lines,
@@ -239,7 +253,8 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         ],
         "timed": slices.timed,
         "topics": [rows[k] for k in np.argsort(-fitted.prevalence, kind="stable")],
-        "withheld": int((~fitted.mixed).sum()),
+        "withheld": int((fitted.kinds == NONE).sum()),
+        "ranged": int((fitted.kinds == OVER_CHAINS).sum()),
         "cells": fitted.mixed.size,
         "charts": page.curves(fitted.metrics, "perplexity", "held-out perplexity"),
         "concentrations": {
@@ -275,16 +290,14 @@ def write(fitted: Fit, place: Path) -> None:
     Besides those of all topic models, `topics_over_time.csv` has the probability of the words that
     are among the ten leading ones of a topic in any slice, in all slices, and
     `prevalence_over_time.csv` the expected share of each topic in a document of each slice, both
-    with the ends of their 95% intervals.
+    with the ends of their 95% intervals or of their range over the chains, as a column says.
     """
     tables.write(fitted, place, fitted.alpha)
-    head = ["topic", "slice", "time", "group"]
-    output.write_csv(
-        place / _OVER_TIME, [*head, "word", "mean", "lower", "upper"], _rows_of_words(fitted)
-    )
+    head, ends = ["topic", "slice", "time", "group"], ["mean", "lower", "upper", "interval"]
+    output.write_csv(place / _OVER_TIME, [*head, "word", *ends], _rows_of_words(fitted))
     output.write_csv(
         place / _PREVALENCE,
-        [*head, "documents", "mean", "lower", "upper", "effective"],
+        [*head, "documents", *ends, "effective"],
         _rows_of_prevalence(fitted),
     )
 
@@ -296,6 +309,7 @@ def _slice(slices: Slices, t: int) -> tuple[object, ...]:
 
 
 def _rows_of_words(fitted: Fit) -> Iterator[tuple[object, ...]]:
+    kinds = fitted.kinds
     for topic in range(fitted.settings.num_topics):
         words = np.unique(fitted.leading_words(topic, _LEADING))
         words = words[np.argsort(-fitted.topics[topic, words], kind="stable")]
@@ -308,21 +322,24 @@ def _rows_of_words(fitted: Fit) -> Iterator[tuple[object, ...]]:
                     *_slice(fitted.slices, t),
                     fitted.vocabulary[word],
                     *(f"{x:.6g}" for x in numbers),
+                    TITLES[kinds[t, topic]],
                 )
 
 
 def _rows_of_prevalence(fitted: Fit) -> Iterator[tuple[object, ...]]:
+    kinds, ends = fitted.kinds, fitted.prevalence_ends()
     for topic in range(fitted.settings.num_topics):
         for t in range(len(fitted.slices.names)):
             numbers = (
                 fitted.prevalence_by_slice[t, topic],
-                *fitted.prevalence_by_slice_interval[:, t, topic],
+                *ends[:, t, topic],
             )
             yield (
                 topic,
                 *_slice(fitted.slices, t),
                 fitted.slices.documents[t],
                 *(f"{x:.6g}" for x in numbers),
+                TITLES[kinds[t, topic]],
                 f"{fitted.effective[t, topic]:.0f}",
             )
 
@@ -397,10 +414,12 @@ FILES = Files(
         _BY_SLICE: {
             "topics_by_slice": Array("TKV", most=_PROBABILITY),
             "topics_by_slice_sd": Array("TKV", unknown=True),
+            "topics_by_slice_range": Array("ETKR"),
         },
         _SLICES: {
             "prevalence_by_slice": Array("TK", most=_PROBABILITY),
             "prevalence_by_slice_interval": Array("ETK", unknown=True),
+            "prevalence_by_slice_range": Array("ETK", most=_PROBABILITY),
             "alpha_by_slice": Array("TK"),
             "effective": Array("TK"),
             "place": Array("D"),
