@@ -136,7 +136,7 @@ def test_the_joint_distribution_is_kept(name, getkey, seed):
 @pytest.mark.parametrize("options", [{}, {"moves": 0}, {"pace": 0.7}, {"concentration": 5.0}])
 @pytest.mark.parametrize("name", FORESTS)
 def test_the_joint_distribution_is_kept_for_longer(name, options, getkey, seed):
-    assert joint(name, getkey(), seed, number=200_000, steps=20, **options) == {}
+    assert joint(name, getkey(), seed, number=100_000, steps=12, **options) == {}
 
 
 def not_passed_on(monkeypatch):
