@@ -159,7 +159,7 @@ def test_a_fit_of_hdp_has_its_traces_and_the_topics_of_its_tokens():
     np.testing.assert_array_equal(partitions["labels"][1, 2], fitted.partitions["labels"][2, 1])
     estimator = HierarchicalDirichletProcess(passes=8, keep_samples=3, random_state=1)
     labels = to_arviz.to_arviz(estimator.fit(counts))["partitions"]["labels"]
-    assert (labels.dims, labels.shape) == (("chain", "draw", "token"), (1, 3, counts.sum()))
+    assert (labels.dims, labels.shape) == (("chain", "draw", "token"), (2, 3, counts.sum()))
 
 
 def test_samples_of_topics_need_their_order_in_each_chain():

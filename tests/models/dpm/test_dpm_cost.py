@@ -23,8 +23,8 @@ def warned(n, p, of=families.gaussian, **given):
 
 
 def test_a_large_alpha_is_told_with_the_clusters_that_it_expects():
-    (message,) = warned(200, 2, alpha=1000.0, passes=60)
-    assert "alpha = 1000 expects 182 clusters of 200 rows" in message
+    (message,) = warned(200, 2, alpha=1e4, passes=600)
+    assert "alpha = 10000 expects 198 clusters of 200 rows" in message
     assert "minutes on one core" in message
 
 
@@ -37,7 +37,13 @@ def test_many_columns_are_told_with_the_remedy():
 
 @pytest.mark.parametrize(
     ("n", "p", "given"),
-    [(200, 2, {}), (1000, 8, {"chains": 4}), (1000, 256, {"seconds": 60.0}), (5000, 16, {})],
+    [
+        (200, 2, {}),
+        (200, 2, {"alpha": 1000.0, "passes": 60}),
+        (1000, 8, {"chains": 4}),
+        (1000, 256, {"seconds": 60.0}),
+        (5000, 16, {}),
+    ],
 )
 def test_other_runs_are_not_warned_of(n, p, given):
     assert not warned(n, p, **given)

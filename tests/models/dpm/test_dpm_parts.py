@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from models.dpm.test_dpm_mixture import CHAINS, LAW, PRIOR, build, compared, state_of
+from scipy import stats
 from support import statistics_checks as checks
 from support import tiny_dpm
 from support.tiny_lda import mutated
@@ -173,3 +174,38 @@ MUTANTS = {
 def test_a_mutant_is_rejected(name, getkey, seed):
     part, old, new = MUTANTS[name]
     assert checks.family(after(part, mutated(PARTS[part], old, new), getkey, seed))
+
+
+def test_clusters_come_in_size_biased_order():
+    """Closed forms of the first two sticks; a correct draw fails in 1 of 10,000 runs."""
+    occupancy, alpha, draws = (
+        jnp.zeros(32, jnp.int32).at[:4].set(jnp.array([5, 0, 3, 1])),
+        2.0,
+        40_000,
+    )
+    keys = jax.random.split(jax.random.key(11), draws)
+    drawn = jax.jit(jax.vmap(lambda key: dp_state.size_biased(key, jnp.float32(alpha), occupancy)))(
+        keys
+    )
+    assert not drawn.needed.any()
+    first, second = np.asarray(occupancy[drawn.order])[:, :2].T
+    total = 9 + alpha
+    z = []
+
+    def check(hits, p):
+        z.append((np.mean(hits) - p) * np.sqrt(np.size(hits) / (p * (1 - p))))
+
+    for size in (5, 3, 1):
+        check(first == size, size / total)
+        check(second[first == 0] == size, size / total)
+    check(second[first == 5] == 3, 3 / (total - 5))
+    check(second[first == 5] == 0, alpha / (total - 5))
+    share = np.exp(np.asarray(drawn.sticks, np.float64))
+    np.testing.assert_allclose(share.sum(axis=2), 1, atol=1e-5)
+    for size, rows in ((5, first == 5), (3, first == 3), (0, first == 0)):
+        of = stats.beta(size + 1, total - size)
+        z.append((share[rows, 0, 0].mean() - of.mean()) / of.std() * np.sqrt(rows.sum()))
+    # All sticks beyond the last cluster are those of the process.
+    tail = share[:, 24:, 0].ravel()
+    z.append((tail.mean() - 1 / (1 + alpha)) / stats.beta(1, alpha).std() * np.sqrt(tail.size))
+    assert np.abs(z).max() < stats.norm.isf(0.5e-4 / len(z)), z

@@ -151,10 +151,10 @@ _LONG = 120.0
 
 # Roughly, of one core of a CPU: multiplications a second, and the seconds of one stick, however
 # small, for a draw or an evidence.
-_RATE, _EACH = 2e9, 1e-5
+_RATE, _EACH = 2e9, 2e-6
 
-# Draws of sticks, and evidences of all sticks that a split-merge move computes.
-_DRAWS, _EVIDENCES = 2, 4
+# Draws of each stick, and evidences of each cluster that a split-merge move computes.
+_DRAWS, _EVIDENCES = 2, 2
 
 
 def expected_sticks(settings: Options, rows: int, clusters: int) -> int:
@@ -175,7 +175,9 @@ def expected_sticks(settings: Options, rows: int, clusters: int) -> int:
     return math.ceil(clusters + alpha * math.log(max(20 * clusters * alpha, 1.0)))
 
 
-def expected_seconds(settings: Options, family: Family, rows: PyTree, capacity: int) -> float:
+def expected_seconds(
+    settings: Options, family: Family, rows: PyTree, capacity: int, clusters: int
+) -> float:
     """Return about how many seconds a run takes on one core, without compilation."""
     one = jnp.zeros(1, jnp.int32)
     atoms: Any = jax.eval_shape(
@@ -193,7 +195,7 @@ def expected_seconds(settings: Options, family: Family, rows: PyTree, capacity: 
     members = max(1, priors // (p * p)) if square else 1
     moves = settings.split_merge or 0
     each = _EACH + factor / _RATE
-    draws = (_DRAWS + _EVIDENCES * moves) * capacity * members * each
+    draws = (_DRAWS * capacity + _EVIDENCES * moves * clusters) * members * each
     # As many sums of statistics as there are passes over the rows, in an update and its moves.
     batch = settings.batch_size or family_rows.size(rows)
     passes = batch * (capacity + 4 * (1 + moves)) * size / _RATE
@@ -205,10 +207,9 @@ def warn_of_time(settings: Options, family: Family, rows: PyTree, clusters: int)
     """Warn of a run that takes minutes, with what makes it shorter."""
     count = expected_sticks(settings, family_rows.size(rows), clusters)
     capacity = max(settings.capacity, count)
-    if (
-        settings.seconds is not None
-        or (time := expected_seconds(settings, family, rows, capacity)) < _LONG
-    ):
+    if settings.seconds is not None:
+        return
+    if (time := expected_seconds(settings, family, rows, capacity, clusters)) < _LONG:
         return
     leaves = jax.tree.leaves(rows)
     reasons = []

@@ -23,6 +23,7 @@ with f the evidence of the rows of a cluster. The order of the clusters, sticks 
 redrawn given the partition before they are used again: see `order.size_biased`.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -40,7 +41,7 @@ from simplex_jax._src.geometry.rising import log_rising
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import draw_atoms
-from simplex_jax._src.models.dpm.state import where
+from simplex_jax._src.models.dpm.state import BLOCK, where
 
 # Number of rows processed together.
 _CHUNK = 4096
@@ -115,8 +116,8 @@ def propose(
 
     where q is the probability that the launch ends in these groups and p(B | A) that of B as the
     partner of A; a merge has the inverse ratio. The cost is `rounds` + 1 passes over the rows
-    involved with two atoms, one pass over all labels, int32 [N], and two or four evidences of all
-    sticks. A new cluster goes to the first empty stick. The family needs a `log_evidence`;
+    involved with two atoms, one pass over all labels, int32 [N], and two evidences of all clusters.
+    A new cluster goes to the first empty stick. The family needs a `log_evidence`;
     statistics and occupancy are those of all sticks, leaves [C, ...].
     """
     if family.log_evidence is None:
@@ -131,7 +132,12 @@ def propose(
     anchor = jax.random.randint(key_first, (), 0, n)
     first = labels[anchor]
     split = jax.random.bernoulli(key_kind)
-    partners = _find_partners(family, statistics, occupancy, first)
+    # A split needs the partners afterwards instead.
+    partners = lax.cond(
+        split,
+        lambda: _Partners(*jnp.zeros((3, capacity), alpha.dtype)),
+        lambda: _find_partners(family, statistics, occupancy, first),
+    )
     partner = _draw_partner(key_partner, partners, labels, first)
     second = jnp.where(split, first, partner)
     # A cluster of one row cannot be split, and a single cluster has no partner.
@@ -197,20 +203,35 @@ def propose(
 def _find_partners(
     family: Family, statistics: PyTree, occupancy: jax.Array, first: jax.Array
 ) -> _Partners:
-    """Return the merge partners of `first`.
+    """Return the merge partners of `first`, by evidences of the clusters with rows, in blocks.
 
     The smaller of two clusters is scored alone and given the larger one, so that the subtracted
     numbers are only as large as its evidence.
     """
     assert family.log_evidence is not None
-    others = (occupancy > 0) & (jnp.arange(occupancy.shape[0]) != first)
-    own = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[first], leaf.shape), statistics)
-    smaller = occupancy < occupancy[first]
-    few, many = where(smaller, statistics, own), where(smaller, own, statistics)
-    # Evidences alone and given the larger cluster, in one call to save compile time.
-    given = jax.tree.map(lambda leaf: jnp.concatenate([jnp.zeros_like(leaf), leaf]), many)
-    twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), few)
-    alone, together = jnp.split(family.log_evidence(twice, given), 2)
+    log_evidence = family.log_evidence
+    capacity = occupancy.shape[0]
+    block = math.gcd(BLOCK, capacity)
+    (clusters,) = jnp.nonzero(occupancy > 0, size=capacity, fill_value=capacity)
+
+    def of_block(i: jax.Array, evidences: jax.Array) -> jax.Array:
+        some = lax.dynamic_slice(clusters, (i * block,), (block,))
+        theirs = jax.tree.map(lambda leaf: leaf.at[some].get(mode="clip"), statistics)
+        own = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf[first], (block, *leaf.shape[1:])), statistics
+        )
+        smaller = occupancy.at[some].get(mode="clip") < occupancy[first]
+        few, many = where(smaller, theirs, own), where(smaller, own, theirs)
+        # Evidences alone and given the larger cluster, in one call to save compile time.
+        given = jax.tree.map(lambda leaf: jnp.concatenate([jnp.zeros_like(leaf), leaf]), many)
+        twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), few)
+        both = log_evidence(twice, given).reshape(2, block)
+        return evidences.at[:, some].set(both.astype(evidences.dtype), mode="drop")
+
+    none = jnp.zeros((2, capacity), jnp.result_type(float))
+    number = jnp.sum(occupancy > 0)
+    alone, together = lax.fori_loop(0, -(-number // block), of_block, none)
+    others = (occupancy > 0) & (jnp.arange(capacity) != first)
     sizes = jnp.maximum(occupancy, 1).astype(alone.dtype)
     few_rows, many_rows = jnp.minimum(sizes, sizes[first]), jnp.maximum(sizes, sizes[first])
     log_apart = gammaln(few_rows) - log_rising(many_rows, few_rows) + (alone - together)

@@ -439,36 +439,32 @@ def size_biased(key: jax.Array, alpha: jax.Array, occupancy: jax.Array) -> Order
     log_gamma = jnp.where(occupancy > 0, log_gamma, -jnp.inf)
     log_rest = draws.loggamma(key_rest, alpha)
 
-    words = by_blocks(
-        lambda key, _: jnp.stack(words_by_native_code(key, BLOCK, dtype), axis=1),
-        key_turns,
-        occupancy,
-        at_once=True,
-    )
-    choices = uniform.uniform(words[:, 0], dtype)
-    # log(1 - b), where a new stick has the share b ~ Beta(1, alpha) of the other weights.
-    log_stay = -uniform.exponential(words[:, 1], dtype) / alpha
+    def random(key: jax.Array, _: jax.Array) -> jax.Array:
+        words, more = words_by_native_code(key, 2 * BLOCK, dtype)
+        drawn = uniform.exponential(jnp.concatenate([words, more]), dtype)
+        return drawn.reshape(4, BLOCK).T[:, :3]
 
-    def turn(left: tuple, random: tuple) -> tuple[tuple, tuple[jax.Array, jax.Array]]:
-        log_gamma, log_rest, taken = left
-        choice, log_stay = random
-        peak = jnp.maximum(jnp.max(log_gamma), log_rest)
-        sums = jnp.cumsum(jnp.exp(log_gamma - peak))
-        total = sums[-1] + jnp.exp(log_rest - peak)
-        old = choice * total < sums[-1]
-        place = jnp.minimum(jnp.sum(sums <= choice * total), capacity - 1)
-        log_new = jnp.where(old, log_gamma[place], log_rest + jnp.log(-jnp.expm1(log_stay)))
-        log_gamma = log_gamma.at[place].set(jnp.where(old, -jnp.inf, log_gamma[place]))
-        log_rest = jnp.where(old, log_rest, log_rest + log_stay)
-        log_after = jnp.logaddexp(jax.nn.logsumexp(log_gamma), log_rest)
-        log_v = log_new - (peak + jnp.log(total))
-        log_rest_v = log_after - (peak + jnp.log(total))
-        cluster = jnp.where(old, place, -1).astype(jnp.int32)
-        pair = jnp.minimum(jnp.stack([log_v, log_rest_v]), 0)
-        return (log_gamma, log_rest, taken + old), (cluster, pair)
-
-    start = (log_gamma, log_rest, jnp.int32(0))
-    (*_, taken), (cluster, sticks) = lax.scan(turn, start, (choices, log_stay))
+    clocks, waits, stays = by_blocks(random, key_turns, occupancy, at_once=True).T
+    # log(1 - b), where a new stick has the share b ~ Beta(1, alpha) of the other weights, and what
+    # they weigh before each new stick, and after the last
+    log_stay = -stays / alpha
+    log_left = log_rest + jnp.append(0, jnp.cumsum(log_stay))
+    log_new = log_left[:-1] + jnp.log(-jnp.expm1(log_stay))
+    # Choosing in proportion to the weights is a race: a cluster arrives after an exponential time
+    # at the rate of its weight, and new sticks one after another, at the rate of the weight left.
+    of_clusters = jnp.log(clocks) - log_gamma
+    of_new = lax.cumlogsumexp(jnp.log(waits) - log_left[:-1])
+    first = jnp.argsort(jnp.concatenate([of_clusters, of_new]), stable=True)[:capacity]
+    old = first < capacity
+    taken = jnp.sum(old)
+    new = jnp.cumsum(~old)  # new sticks so far
+    log_old = jnp.where(old, log_gamma[jnp.where(old, first, 0)], -jnp.inf)
+    log_weight = jnp.where(old, log_old, log_new[jnp.maximum(new, 1) - 1])
+    later = jnp.append(lax.cumlogsumexp(log_old, reverse=True)[1:], -jnp.inf)
+    log_after = jnp.logaddexp(later, log_left[new])
+    log_before = jnp.logaddexp(log_weight, log_after)
+    cluster = jnp.where(old, first, -1).astype(jnp.int32)
+    sticks = jnp.minimum(jnp.stack([log_weight, log_after], axis=1) - log_before[:, None], 0)
     # Empty sticks get the places without rows, in order: their atoms are redrawn.
     free = jnp.argsort(occupancy > 0, stable=True).astype(jnp.int32)
     order = jnp.where(cluster >= 0, cluster, free[jnp.cumsum(cluster < 0) - 1])

@@ -42,6 +42,7 @@ class HierarchicalDirichletProcess(CountEstimator):
         alpha_sd_: Its posterior standard deviation, 0 if it is given.
         gamma_: Concentration of the weights of the topics.
         gamma_sd_: Its posterior standard deviation, 0 if it is given.
+        topic_alpha_: Concentrations of the proportions in each topic, [K].
         num_topics_: Number of topics reported, K; proportions of documents leave the share of
             others.
         num_topics_posterior_: Posterior probability of each number of topics with tokens, by
@@ -74,6 +75,7 @@ class HierarchicalDirichletProcess(CountEstimator):
         "alpha_sd_",
         "gamma_",
         "gamma_sd_",
+        "topic_alpha_",
         "seed_",
     )
 
@@ -83,6 +85,7 @@ class HierarchicalDirichletProcess(CountEstimator):
         self.prevalence_, self._predictive = fitted.prevalence, fitted.predictive
         self.alpha_, self.alpha_sd_ = fitted.alpha, fitted.alpha_sd
         self.gamma_, self.gamma_sd_ = fitted.gamma, fitted.gamma_sd
+        self.topic_alpha_ = fitted.topic_alpha
         self.num_topics_posterior_ = fitted.num_topics_posterior
         self.traces_, self.samples_ = fitted.traces, fitted.partitions
         common.end(fitted.interrupted)

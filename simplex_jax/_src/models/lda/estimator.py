@@ -51,6 +51,7 @@ class LDA(CountEstimator):
     Attributes:
         components_: Posterior mean of the topics, float32 [K, V].
         components_sd_: Posterior standard deviation of the topics, [K, V]; NaN if unknown.
+        num_topics_: Number of topics, K.
         prevalence_: Share of the tokens in each topic, [K]; after `fit`.
         alpha_: Concentrations of topic proportions, [K]; learned or fixed.
         beta_: Concentrations of topics, [V].

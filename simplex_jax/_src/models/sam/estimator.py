@@ -50,6 +50,7 @@ class SphericalAdmixture(common.TopicEstimator):
     Attributes:
         components_: Posterior mean directions of the topics, unit rows, float32 [K, V].
         components_sd_: Posterior standard deviation of their entries, [K, V].
+        num_topics_: Number of topics, K.
         length_: Mean resultant length of each topic, 1 if all samples agree, [K].
         prevalence_: Mean share of each topic in the documents, [K].
         alpha_: Concentration of topic proportions.

@@ -333,7 +333,7 @@ def take(rows: PyTree, ids: jax.Array) -> PyTree:
 
 # Sums of features of rows by the label of the row.
 
-# Maximum number of feature values in memory.
+# Number of feature values in memory up to which there are not more of them than sums.
 _ROOM = 2**20
 
 # Rows per sum, and bits of the grid up to the largest feature: sums need fewer than 24 bits.
@@ -357,7 +357,8 @@ def sums(
     0..K-1 are ignored.
     """
     n, p = rows.shape
-    piece = max(1, min(n, _PIECE, _ROOM // width))
+    # As many feature values as there are sums: each piece costs several passes over these.
+    piece = max(1, min(n, _PIECE, max(_ROOM // width, num_clusters)))
     pieces = -(-n // piece)
     # A negative index would count from the end.
     labels = jnp.where(labels < 0, num_clusters, labels)
