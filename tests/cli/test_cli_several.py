@@ -51,6 +51,11 @@ def test_numbers_of_topics_are_compared(command, texts, tmp_path):
         assert 0 <= float(row["stability"]) <= 1
         assert 0 <= float(row["intervals"]) <= 1
         assert row["coherence_error"] != "nan"
+        assert 0 <= float(row["in_all_fits"]) <= int(row["topics"])
+    best = max(rows, key=lambda row: (float(row["in_all_fits"]), -int(row["topics"])))
+    advice = f"take {best['topics']} topics: {float(best['in_all_fits']):.0f} of them are in all"
+    assert advice in result.stdout
+    assert "== run 3 of 4: 3 topics, seed 5" in result.stderr
     assert "<svg" in (out / "comparison.svg").read_text()
     runs = sorted(path.name for path in out.iterdir() if path.is_dir())
     assert runs == [f"topics-{size}-seed-{seed}" for size in (2, 3) for seed in (5, 6)]

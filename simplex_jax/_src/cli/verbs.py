@@ -41,7 +41,7 @@ REPEATS = click.option(
 )
 HEADER = (
     *("topics", "heldout", "heldout_error", "coherence", "coherence_error"),
-    *("stability", "intervals"),
+    *("stability", "in_all_fits", "intervals"),
 )
 TABLE, PICTURE = "comparison.csv", "comparison.svg"
 
@@ -51,6 +51,7 @@ class Compared(NamedTuple):
 
     entry: Any  # a `compare.Entry`: held-out measure and coherence of each fit
     stability: float  # similarity of topics between fits; NaN for a single fit
+    shared: float  # number of topics that all fits have; NaN for a single fit
     intervals: float  # share of topics with an interval
 
 
@@ -136,10 +137,12 @@ def _fit_each(
     from simplex_jax._src.evaluate import plots  # slow to import, and most commands do not need it
 
     compared = []
+    done, total = 0, len(sizes) * len(seeds)
     for size in sizes:
         runs = [directory / _name(size, seed) for seed in seeds]
         for seed, run in zip(seeds, runs, strict=True):
-            say(f"== {counted(size, 'topic')}, seed {seed}")
+            done += 1
+            say(f"== run {done} of {total}: {counted(size, 'topic')}, seed {seed}")
             fit(size, seed, run)
         fits = [files.load(model, run) for run in runs]
         compared.append(_comparison(size, fits, measure, similarity))
@@ -150,6 +153,8 @@ def _fit_each(
         axes[0].figure.savefig(file, format="svg")
     for line in _lines(compared, measure):
         tell(line)
+    if advice := _advice(compared):
+        tell(advice)
     tell(f"written to {directory / TABLE} and {directory / PICTURE}")
 
 
@@ -159,13 +164,14 @@ def _comparison(size: int, fits: Sequence[Any], measure: str, similarity: Callab
 
     heldout = [fitted.metrics[-1].get(f"{measure}_average", np.nan) for fitted in fits]
     rough = [diagnostics.rough(fitted.diagnostics, fitted.shared).mean() for fitted in fits]
-    stability = np.nan
+    stability = shared = np.nan
     if len(fits) > 1:
         aligned = matching.align([fitted.topics for fitted in fits], similarity)
         stability = float(aligned.stability.mean())
+        shared = float(matching.stable(aligned.shared).sum())
     coherence = [np.nanmean(fitted.coherence) for fitted in fits]
     entry = compare.Entry(size, np.array(heldout), np.array(coherence))
-    return Compared(entry, stability, 1 - float(np.mean(rough)))
+    return Compared(entry, stability, shared, 1 - float(np.mean(rough)))
 
 
 def _numbers(row: Compared) -> tuple[float, ...]:
@@ -176,18 +182,40 @@ def _numbers(row: Compared) -> tuple[float, ...]:
         *compare.estimate(row.entry.heldout),
         *compare.estimate(row.entry.coherence),
         row.stability,
+        row.shared,
         row.intervals,
+    )
+
+
+def _advice(compared: Sequence[Compared]) -> str:
+    """Return a sentence on the number of topics to take, "" if single fits cannot tell.
+
+    More topics nearly always predict better and are more coherent; what a reader can rely on are
+    those that a second fit finds again.
+    """
+    known = [row for row in compared if np.isfinite(row.shared)]
+    if len(known) < 2:
+        return ""
+    best = max(known, key=lambda row: (row.shared, -row.entry.num_topics))
+    return (
+        f"take {counted(best.entry.num_topics, 'topic')}: {best.shared:.0f} of them are in all "
+        "fits, the most of these numbers, so that a reader can rely on the most; held-out "
+        "predictions and coherence alone favour ever more topics"
     )
 
 
 def _lines(compared: Sequence[Compared], measure: str) -> Iterator[str]:
     """Yield the table as lines of text."""
-    yield f"{'topics':>6} {measure:>20} {'coherence':>16} {'stability':>10} {'with intervals':>15}"
+    yield (
+        f"{'topics':>6} {measure:>20} {'coherence':>16} {'stability':>10} {'in all fits':>12} "
+        f"{'with intervals':>15}"
+    )
     for row in compared:
-        heldout, heldout_error, coherence, coherence_error, stability, intervals = _numbers(row)
+        heldout, heldout_error, coherence, coherence_error, stability, *_ = _numbers(row)
         yield (
             f"{row.entry.num_topics:6d} {heldout:11.2f} ± {heldout_error:6.2f} "
-            f"{coherence:7.3f} ± {coherence_error:6.3f} {stability:10.2f} {intervals:15.0%}"
+            f"{coherence:7.3f} ± {coherence_error:6.3f} {stability:10.2f} {row.shared:12.0f} "
+            f"{row.intervals:15.0%}"
         )
 
 
