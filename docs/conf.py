@@ -13,6 +13,7 @@ copyright = author
 release = metadata.version("simplex-jax")
 
 extensions = [
+    "accessible",
     "llms",
     "mathml",
     "myst_parser",
