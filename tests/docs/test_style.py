@@ -25,7 +25,7 @@ PRODUCTS_OF_NUMPY = {
     "_cross_entropy",
     "_directions",
     "_log_ratios",
-    "law_of",
+    "padded_target",
     "left_to_right",
     "profiles_of",
 }

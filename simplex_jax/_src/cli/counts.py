@@ -298,7 +298,7 @@ def read_other(
     return Other(mapped.corpus, mapped.corpus.names, describe_coverage(mapped))
 
 
-def write_shares(
+def write_proportions(
     fitted: Any,
     other: Other,
     out: Path,
@@ -308,7 +308,7 @@ def write_shares(
     *,
     rest: bool = False,
 ) -> list[Path]:
-    """Write the topic shares of other documents; see `Transform` and `write_proportions`."""
+    """Write the topic proportions of other documents; see `Transform`."""
     number = len(fitted.topics)
 
     def parts() -> Iterator[directory.Part]:
@@ -321,32 +321,32 @@ def write_shares(
     return [out]
 
 
-def write_own_shares(fitted: Any, out: Path, *, rest: bool = False) -> list[Path]:
-    """Write the topic shares of the documents of a run; see `Transform`."""
+def write_own_proportions(fitted: Any, out: Path, *, rest: bool = False) -> list[Path]:
+    """Write the topic proportions of the documents of a run; see `Transform`."""
     if not len(fitted.proportions):
-        raise ValueError("the run has no shares of its documents: give them as INPUT")
+        raise ValueError("the run has no proportions of its documents: give them as INPUT")
     parts = [(fitted.proportions, fitted.proportions_error)]
     directory.write_proportions(out, fitted.names, len(fitted.topics), parts, rest=rest)
     return [out]
 
 
-def transform_shares(model: str, *, error: str, rest: bool = False) -> Transform:
-    """Return the command `transform_shares` of a model whose files have an `error`, in words.
+def transform_command(model: str, *, error: str, rest: bool = False) -> Transform:
+    """Return the command `transform` of a model whose files have an `error`, in words.
 
     With `rest` they have the share of topics that are not reported, too.
     """
-    more = ", and `read_other`, the share of topics that are not reported" if rest else ""
+    more = ", and `other`, the share of topics that are not reported" if rest else ""
     return Transform(
-        help=f"""Write the topic shares of the documents of INPUT, given the topics of a run.
+        help=f"""Write the topic proportions of the documents of INPUT, given the topics of a run.
 
         INPUT is in any format that `simplex-jax {model}` reads. Words are matched to those of the
         model; tokens of other words are left out. Without INPUT the file has the documents of the
         run itself, and --out names it. Like the doc_topics.npz of a run, it has the arrays
         `proportions` [D, K], `documents` (their names) and `error` ({error}){more}. With --out
-        NAME.csv it is a table with one document a line. The shares of a document depend only on its
-        words and the seed. Memory use is bounded by the size of the corpus.
+        NAME.csv it is a table with one document a line. The proportions of a document depend only
+        on its words and the seed. Memory use is bounded by the size of the corpus.
         """,
         ending="doc_topics.npz",
-        write=functools.partial(write_shares, rest=rest),
-        own=functools.partial(write_own_shares, rest=rest),
+        write=functools.partial(write_proportions, rest=rest),
+        own=functools.partial(write_own_proportions, rest=rest),
     )

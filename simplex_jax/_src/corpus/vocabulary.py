@@ -396,8 +396,8 @@ def _mean_n_log_n(rate: np.ndarray) -> np.ndarray:
 def _mean_logs(rates: np.ndarray) -> np.ndarray:
     n = np.arange(4 * _FEW)
     log_factorial = np.concatenate([[0], np.cumsum(np.log(n[1:]))])
-    log_law = n * np.log(rates)[:, None] - rates[:, None] - log_factorial
-    return np.exp(log_law) @ np.log(n + 1)
+    log_probability = n * np.log(rates)[:, None] - rates[:, None] - log_factorial
+    return np.exp(log_probability) @ np.log(n + 1)
 
 
 _RATES = np.geomspace(1e-6, _FEW, 2000)

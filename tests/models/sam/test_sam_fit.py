@@ -105,7 +105,7 @@ def test_chains_of_documents_begin_near_their_modes(local):
     """From equal shares, far in a tail, most documents would never move: see the mutant."""
     fitted = sam.fit(of_one_topic_each(), 3, alpha=0.3, steps=40, seed=1, local=local)
     assert shares_that_never_moved(fitted) == 0
-    assert not [text for text in fitted.warnings if "moves of documents' shares" in text]
+    assert not [text for text in fitted.warnings if "moves of documents' proportions" in text]
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_chains_that_begin_at_equal_shares_stay_there_and_a_warning_says_so(monk
     fitted = sam.fit(of_one_topic_each(), 3, alpha=0.3, steps=40, seed=1)
     jax.clear_caches()
     assert shares_that_never_moved(fitted) > 0.5
-    assert [text for text in fitted.warnings if "moves of documents' shares" in text]
+    assert [text for text in fitted.warnings if "moves of documents' proportions" in text]
 
 
 def test_one_topic_is_the_direction_of_the_documents():
@@ -127,7 +127,7 @@ def test_one_topic_is_the_direction_of_the_documents():
     assert fitted.topics[0] @ total > (1 - 1e-3) * np.linalg.norm(total)
     np.testing.assert_array_equal(fitted.proportions, np.ones((42, 1)))
     assert {record["local_acceptance"] for record in fitted.metrics} == {1.0}
-    assert not [text for text in fitted.warnings if "moves of documents' shares" in text]
+    assert not [text for text in fitted.warnings if "moves of documents' proportions" in text]
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ COMMANDS = Commands(
     shown=("perplexity", "topics", "tokens_per_second"),
     announce=_announce,
     outcome=_outcome,
-    transform=counts.transform_shares(
+    transform=counts.transform_command(
         "hdp",
         error="standard error of each document's most uncertain share over the kept samples",
         rest=True,

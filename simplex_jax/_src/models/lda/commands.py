@@ -554,7 +554,7 @@ COMMANDS = Commands(
     similarity=matching.affinity,
     announce=_announce,
     outcome=_outcome,
-    transform=counts.transform_shares(
+    transform=counts.transform_command(
         "lda",
         error="estimated Monte-Carlo error of each document's most uncertain proportion, at most "
         "the --share-error of the run unless it mixes slowly",

@@ -176,8 +176,8 @@ def _alike(fitted: Fit, documents: Any, path: Path) -> Data:
 def _transform(
     fitted: Fit, other: Other, out: Path, seed: int, every: bool, progress: Progress
 ) -> list[Path]:
-    shares = infer(fitted, other.data, seed=seed)
-    directories.write_proportions(out, other.names, shares.shape[1], [(shares, None)])
+    proportions = infer(fitted, other.data, seed=seed)
+    directories.write_proportions(out, other.names, proportions.shape[1], [(proportions, None)])
     return [out]
 
 
@@ -188,7 +188,7 @@ def _transform(
     "--samples",
     default=EVALUATED,
     type=click.IntRange(1),
-    help="Draws of the shares of each document.",
+    help="Draws of the proportions of each document.",
 )
 @options.seed_option
 @options.compose(*FILE_OPTIONS.values())
@@ -200,7 +200,7 @@ def evaluate(
     """Print how well the topics of a run predict the documents of INPUT, as JSON.
 
     `log_perplexity` is the mean over the documents of minus their log density on the sphere given
-    the mean topics, estimated by importance sampling of their topic shares from Laplace's
+    the mean topics, estimated by importance sampling of their topic proportions from Laplace's
     approximation and the prior; `effective_samples` is the median over documents of the effective
     sample size, and `least_effective_samples` the smallest. `standard_error` is that of the mean
     over such documents, from their standard deviation; null for a single document. `prior_draws`
@@ -256,12 +256,12 @@ COMMANDS = Commands(
     announce=_announce,
     outcome=_outcome,
     transform=Transform(
-        help="""Write the topic shares of the documents of INPUT, given the topics of a run.
+        help="""Write the topic proportions of the documents of INPUT, given the topics of a run.
 
         Counts are mapped to the words of the model and weighted as in the run; tokens of other
-        words are ignored. A document without a known word gets equal shares of all topics. The file
-        has the arrays `proportions` [D, K] and `documents` (their names), like the doc_topics.npz
-        of a run.
+        words are ignored. A document without a known word gets equal proportions of all topics. The
+        file has the arrays `proportions` [D, K] and `documents` (their names), like the
+        doc_topics.npz of a run.
         """,
         ending="doc_topics.npz",
         write=_transform,

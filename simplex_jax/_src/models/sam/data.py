@@ -33,15 +33,15 @@ class Data(NamedTuple):
         out = np.setdiff1d(np.arange(len(self.names)), self.rows)
         return tuple(self.names[row] for row in out)
 
-    def scatter_to_all(self, shares: np.ndarray) -> np.ndarray:
-        """Return shares [D, K] of all documents, equal ones for those without a direction."""
-        return scatter_to_all(np.isin(np.arange(len(self.names)), self.rows), shares)
+    def scatter_to_all(self, proportions: np.ndarray) -> np.ndarray:
+        """Return proportions [D, K] of all documents, equal ones for those without a direction."""
+        return scatter_to_all(np.isin(np.arange(len(self.names)), self.rows), proportions)
 
 
-def scatter_to_all(present: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return shares of all documents, float32, equal ones for those not present."""
-    whole = np.full((len(present), shares.shape[1]), 1 / shares.shape[1], np.float32)
-    whole[present] = shares
+def scatter_to_all(present: np.ndarray, proportions: np.ndarray) -> np.ndarray:
+    """Return proportions of all documents, float32, equal ones for those not present."""
+    whole = np.full((len(present), proportions.shape[1]), 1 / proportions.shape[1], np.float32)
+    whole[present] = proportions
     return whole
 
 

@@ -135,11 +135,11 @@ def _log_means(
 
     def block(inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         number, ids = inputs
-        law = local.target_of(topics, joint.dense_rows(documents, ids, vocabulary), alpha, kappa)
+        target = local.target_of(topics, joint.dense_rows(documents, ids, vocabulary), alpha, kappa)
         if method == "prior":
-            log_w = law.kappa * local.cosine(law, shared)
+            log_w = target.kappa * local.cosine(target, shared)
         else:
-            log_w = _log_weights(jax.random.fold_in(key, number), law, samples)
+            log_w = _log_weights(jax.random.fold_in(key, number), target, samples)
         log_sum = jax.nn.logsumexp(log_w, axis=0)
         ess = jnp.exp(2 * log_sum - jax.nn.logsumexp(2 * log_w, axis=0))
         return log_sum - math.log(samples), ess
@@ -148,7 +148,7 @@ def _log_means(
     return mean.ravel()[:size], ess.ravel()[:size]
 
 
-def _log_weights(key: jax.Array, law: Target, samples: int) -> jax.Array:
+def _log_weights(key: jax.Array, target: Target, samples: int) -> jax.Array:
     """Return log p / q of draws from Laplace's approximation and from the prior, [samples, B].
 
     q is the mixture of both, in proportion to their numbers of draws. The prior covers regions far
@@ -156,14 +156,14 @@ def _log_weights(key: jax.Array, law: Target, samples: int) -> jax.Array:
     not reveal it.
     """
     key_fitted, key_prior = jax.random.split(key)
-    fitted, constant = local.approximate(law), local.log_constant(law)
+    fitted, constant = local.approximate(target), local.log_constant(target)
     of_prior = samples // _OF_PRIOR
     drawn = local.draw_proposals(key_fitted, fitted, (samples - of_prior,))
-    of_document = jnp.full_like(law.cosines, law.alpha)
-    log_theta = draws.log_dirichlet(key_prior, of_document, (of_prior, law.cosines.shape[0]))
+    of_document = jnp.full_like(target.cosines, target.alpha)
+    log_theta = draws.log_dirichlet(key_prior, of_document, (of_prior, target.cosines.shape[0]))
     ratios = jnp.concatenate([drawn, log_theta - jnp.mean(log_theta, axis=-1, keepdims=True)])
     log_fitted = local.log_proposal(fitted, ratios)
-    log_prior = local.log_posterior(law._replace(kappa=jnp.zeros_like(law.kappa)), ratios)
+    log_prior = local.log_posterior(target._replace(kappa=jnp.zeros_like(target.kappa)), ratios)
     share = jnp.asarray(of_prior / samples, ratios.dtype)
     log_q = jnp.logaddexp(jnp.log1p(-share) + log_fitted, jnp.log(share) + constant + log_prior)
-    return local.log_posterior(law, ratios) + constant - log_q
+    return local.log_posterior(target, ratios) + constant - log_q

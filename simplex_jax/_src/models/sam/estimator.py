@@ -31,7 +31,7 @@ class SphericalAdmixture(common.TopicEstimator):
 
     Fit it to rows of length 1, dense or sparse, as from `TfidfVectorizer`. A negative entry of a
     topic says that its documents lack the word. A zero row, from a text without a known word, has
-    no direction: it is left out with a warning, and gets equal shares of all topics.
+    no direction: it is left out with a warning, and gets equal proportions of all topics.
 
     Proportions are random and depend on the row of a document: the same X gives the same ones, but
     in another row a document gets others. scikit-learn's `check_estimator` does not notice, because
@@ -105,10 +105,10 @@ class SphericalAdmixture(common.TopicEstimator):
         data = self._data(X, reset=False)
         if not data.rows.any():
             return scatter_to_all(data.rows, np.zeros((0, len(self.components_)), np.float32))
-        shares = sam.transform(
+        proportions = sam.transform(
             self.components_, data.vectors, alpha=self.alpha_, kappa1=self.kappa1_, seed=self.seed_
         )
-        return scatter_to_all(data.rows, shares)
+        return scatter_to_all(data.rows, proportions)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log density of documents on the sphere, by importance sampling.
@@ -143,7 +143,8 @@ class SphericalAdmixture(common.TopicEstimator):
             rows = np.flatnonzero(zero)
             warnings.warn(
                 f"X has {len(rows)} zero vectors, which have no direction (the first is row "
-                f"{rows[0]}, counted from 0): they are left out, with equal shares of all topics",
+                f"{rows[0]}, counted from 0): they are left out, with equal proportions of all "
+                "topics",
                 stacklevel=3,
             )
             # Other rows keep their indices, which error messages name.

@@ -81,9 +81,9 @@ def transform(
     Example:
         >>> import numpy as np
         >>> from simplex_jax._src.models import sam
-        >>> shares = sam.transform(
+        >>> proportions = sam.transform(
         ...     np.eye(2, 3), sp.csr_array([[1.0, 0.0, 0.0]]), alpha=0.5, kappa1=50.0)
-        >>> bool(shares[0, 0] > 0.8), shares.shape
+        >>> bool(proportions[0, 0] > 0.8), proportions.shape
         (True, (1, 2))
     """
     shard = arguments.at_least("shard", shard, 1)
@@ -105,9 +105,9 @@ def transform(
     parts = []
     for number, first in enumerate(range(0, table.shape[0], shard)):
         part = table[first : first + shard]
-        law = law_of(directions, part, alpha, kappa1, width)
-        shares = means(jax.random.fold_in(key, number), law, _BURN_IN, samples)
-        parts.append(np.asarray(shares[: part.shape[0]]))
+        target = padded_target(directions, part, alpha, kappa1, width)
+        proportions = means(jax.random.fold_in(key, number), target, _BURN_IN, samples)
+        parts.append(np.asarray(proportions[: part.shape[0]]))
     return np.concatenate(parts)
 
 
@@ -122,7 +122,7 @@ def as_directions(topics: ArrayLike) -> np.ndarray:
     return (array / lengths[:, None]).astype(np.float32)
 
 
-def law_of(
+def padded_target(
     topics: np.ndarray, table: sp.csr_array, alpha: float, kappa1: float, width: int
 ) -> local.Target:
     """Return the posterior of the proportions of documents, padded to `width` of them.
@@ -137,7 +137,7 @@ def law_of(
     )
 
 
-means = jax.jit(local.mean_shares)
+means = jax.jit(local.mean_proportions)
 
 
 # Hooks of a run: moments, traces, thinned samples, held-out documents, and records.
@@ -173,13 +173,14 @@ def gather_moments(
         state = read_samples(event, chains)
         at = jax.random.fold_in(key, event.step)
         parts = zip(state["topics"], state["alpha"], state["kappa1"], strict=True)
-        laws = [law_of(b, some, alpha, kappa1, len(rows)) for b, alpha, kappa1 in parts]
+        targets = [padded_target(b, some, alpha, kappa1, len(rows)) for b, alpha, kappa1 in parts]
         drawn = [
-            means(jax.random.fold_in(at, i), law, _SAMPLED_BURN_IN, 1) for i, law in enumerate(laws)
+            means(jax.random.fold_in(at, i), target, _SAMPLED_BURN_IN, 1)
+            for i, target in enumerate(targets)
         ]
-        shares = np.stack([np.asarray(one).mean(axis=0) for one in drawn])
+        proportions = np.stack([np.asarray(one).mean(axis=0) for one in drawn])
         scalars = {name: state[name] for name in CONCENTRATIONS}
-        both = {"prevalence": shares} | scalars
+        both = {"prevalence": proportions} | scalars
         return gathering.Sample({"topics": state["topics"]} | both, {}, both)
 
     def evaluated(event: Event) -> dict[str, np.ndarray]:
@@ -434,7 +435,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     directions = as_directions(mean)
     documents = as_trained(plan.data, plan)
     vectors = documents.vectors
-    shares = transform(
+    proportions = transform(
         directions,
         vectors,
         alpha=concentrations["alpha"],
@@ -461,11 +462,11 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         weighting=documents.weighting,
         vocabulary=vectors.vocabulary,
         names=documents.names,
-        proportions=documents.scatter_to_all(shares),
+        proportions=documents.scatter_to_all(proportions),
         excluded=documents.excluded,
         coherence=coherence(directions, sp.csr_array((vectors.values > 0).astype(np.int32))),
         examples=representative(
-            vectors.values, vectors.names, vectors.vocabulary, shares, directions
+            vectors.values, vectors.names, vectors.vocabulary, proportions, directions
         ),
         order=order,
         shared=shared,
@@ -490,10 +491,10 @@ def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
     documents = match_vocabulary(data, fitted.vocabulary, fitted.idf, fitted.weighting)
     if not documents.rows.size:
         return documents.scatter_to_all(np.zeros((0, len(fitted.topics)), np.float32))
-    shares = transform(
+    proportions = transform(
         fitted.topics, documents.vectors, alpha=fitted.alpha, kappa1=fitted.kappa1, seed=seed
     )
-    return documents.scatter_to_all(shares)
+    return documents.scatter_to_all(proportions)
 
 
 def score(fitted: Fit, data: Any, *, seed: int = 0) -> float:
@@ -570,23 +571,23 @@ def effective_warnings(effective: float) -> list[str]:
         return []
     return [
         f"The held-out log-perplexity is not an estimate: a density is worth {effective:.1f} "
-        "effective draws of the shares of its document. Few draws make it "
+        "effective draws of the proportions of its document. Few draws make it "
         "too high: it is not to be compared."
     ]
 
 
 def _move_warnings(fitted: Fit) -> list[str]:
-    """Look for shares of documents that hardly move, which is normal for "gmc"."""
+    """Look for proportions of documents that hardly move, which is normal for "gmc"."""
     half = fitted.metrics[len(fitted.metrics) // 2 :]
     accepted = [v for record in half if finite(v := record.get("local_acceptance"))]
     if fitted.settings.local != "hmc" or not accepted or np.mean(accepted) >= _LEAST_ACCEPTED:
         return []
-    # Below 1 the posterior of the shares has modes that Laplace's approximation misses.
+    # Below 1 the posterior of the proportions has modes that Laplace's approximation misses.
     remedy = "Give a larger alpha, or fewer topics"
     if fitted.alpha >= 1:
         remedy = "Draw them with --local laplace (local='laplace')"
     return [
-        f"Only {np.mean(accepted):.0%} of the moves of documents' shares were accepted: the shares "
+        f"Only {np.mean(accepted):.0%} of the moves of documents' proportions were accepted: those "
         f"of many may not have moved at all. {remedy}."
     ]
 
@@ -602,7 +603,7 @@ def warn(fitted: Fit) -> list[str]:
     if excluded := fitted.excluded:
         shown = ", ".join(excluded[:5]) + (", ..." if len(excluded) > 5 else "")
         sentences.append(
-            "Left out, with equal shares of all topics, for want of a word that has a weight: "
+            "Left out, with equal proportions of all topics, for want of a word that has a weight: "
             f"{counted(len(excluded), 'document')} ({shown}; summary.json names all)."
         )
     return sentences

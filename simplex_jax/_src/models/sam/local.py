@@ -71,28 +71,30 @@ def target_of(topics: jax.Array, rows: jax.Array, alpha: jax.Array, kappa: jax.A
     )
 
 
-def cosine(law: Target, theta: jax.Array) -> jax.Array:
+def cosine(target: Target, theta: jax.Array) -> jax.Array:
     """Return the cosines of documents and their mean directions, [..., B], theta [..., B, K]."""
-    squares = jnp.sum(_einsum("...k,kl->...l", theta, law.gram) * theta, axis=-1)
+    squares = jnp.sum(_einsum("...k,kl->...l", theta, target.gram) * theta, axis=-1)
     # Avoid division by zero for a vanishing mean direction.
     squares = jnp.maximum(squares, jnp.finfo(squares.dtype).tiny)
-    return jnp.sum(theta * law.cosines, axis=-1) * lax.rsqrt(squares)
+    return jnp.sum(theta * target.cosines, axis=-1) * lax.rsqrt(squares)
 
 
-def log_posterior(law: Target, ratios: jax.Array) -> jax.Array:
+def log_posterior(target: Target, ratios: jax.Array) -> jax.Array:
     """Return the log density [..., B] of log-ratios [..., B, K], up to a constant."""
     log_theta = jax.nn.log_softmax(ratios)
-    return law.kappa * cosine(law, jnp.exp(log_theta)) + law.alpha * jnp.sum(log_theta, axis=-1)
+    return target.kappa * cosine(target, jnp.exp(log_theta)) + target.alpha * jnp.sum(
+        log_theta, axis=-1
+    )
 
 
-def log_constant(law: Target) -> jax.Array:
+def log_constant(target: Target) -> jax.Array:
     """Return log p(v, y) minus `log_posterior`, without log c_V(kappa_1), a scalar.
 
     This is the normaliser of the Dirichlet distribution plus log(K) / 2: log-ratios to the last
     proportion are sqrt(K) times as dense as centred ones.
     """
-    k = law.gram.shape[0]
-    return gammaln(k * law.alpha) - k * gammaln(law.alpha) + 0.5 * math.log(k)
+    k = target.gram.shape[0]
+    return gammaln(k * target.alpha) - k * gammaln(target.alpha) + 0.5 * math.log(k)
 
 
 class Derivatives(NamedTuple):
@@ -109,35 +111,37 @@ class Derivatives(NamedTuple):
     squares: jax.Array  # r^2, [B, 1]
 
 
-def derivatives_at(law: Target, ratios: jax.Array) -> Derivatives:
+def derivatives_at(target: Target, ratios: jax.Array) -> Derivatives:
     """Return the parts of the derivatives at log-ratios [B, K]."""
     theta = jax.nn.softmax(ratios)
-    turned = _einsum("bk,kl->bl", theta, law.gram)
+    turned = _einsum("bk,kl->bl", theta, target.gram)
     squares = _sum(turned * theta)
     squares = jnp.maximum(squares, jnp.finfo(theta.dtype).tiny)
-    scale = law.kappa * lax.rsqrt(squares)
-    height = _sum(theta * law.cosines) * scale
+    scale = target.kappa * lax.rsqrt(squares)
+    height = _sum(theta * target.cosines) * scale
     share = theta * turned / squares
-    return Derivatives(theta, theta * law.cosines * scale - height * share, share, height, squares)
+    return Derivatives(
+        theta, theta * target.cosines * scale - height * share, share, height, squares
+    )
 
 
-def gradient(law: Target, point: Derivatives) -> jax.Array:
+def gradient(target: Target, point: Derivatives) -> jax.Array:
     """Return the gradient of `log_posterior`, [B, K]."""
-    return point.force + law.alpha * (1 - point.theta.shape[-1] * point.theta)
+    return point.force + target.alpha * (1 - point.theta.shape[-1] * point.theta)
 
 
-def curvature_times(law: Target, point: Derivatives, x: jax.Array) -> jax.Array:
+def curvature_times(target: Target, point: Derivatives, x: jax.Array) -> jax.Array:
     """Return the product of the negative Hessian of `log_posterior` with x, [B, K]."""
     theta, force, share, height, squares = point
     moved = theta * x
-    prior = theta.shape[-1] * law.alpha * (moved - theta * _sum(moved))
+    prior = theta.shape[-1] * target.alpha * (moved - theta * _sum(moved))
     along = _sum(share * x)
-    between = theta * _einsum("bk,kl->bl", moved, law.gram) / squares
+    between = theta * _einsum("bk,kl->bl", moved, target.gram) / squares
     data = height * (between - share * along) + force * along + share * _sum(force * x) - force * x
     return prior + data
 
 
-def curvature(law: Target, point: Derivatives) -> tuple[jax.Array, jax.Array]:
+def curvature(target: Target, point: Derivatives) -> tuple[jax.Array, jax.Array]:
     """Return the negative Hessian of `log_posterior`, and a positive semidefinite matrix near it.
 
     The latter is the Fisher information plus the magnitude of the force on every log-ratio. Both
@@ -147,8 +151,8 @@ def curvature(law: Target, point: Derivatives) -> tuple[jax.Array, jax.Array]:
     k = theta.shape[-1]
     eye, outer = jnp.eye(k, dtype=theta.dtype), _outer(theta, theta)
     mixed = _outer(force, share)
-    spread = outer * law.gram / squares[..., None] - _outer(share, share)
-    prior = k * law.alpha * (theta[..., None] * eye - outer)
+    spread = outer * target.gram / squares[..., None] - _outer(share, share)
+    prior = k * target.alpha * (theta[..., None] * eye - outer)
     height = height[..., None]
     return (
         prior + height * spread + mixed + jnp.swapaxes(mixed, -1, -2) - force[..., None] * eye,
@@ -164,28 +168,28 @@ def _outer(a: jax.Array, b: jax.Array) -> jax.Array:
     return a[..., :, None] * b[..., None, :]
 
 
-def approximate(law: Target) -> Laplace:
+def approximate(target: Target) -> Laplace:
     """Find the mode of every document and the curvature there.
 
     The result depends only on the target, so it is a valid Metropolis proposal even if the search
     for the mode has not converged.
     """
-    mode = _mode(law)
+    mode = _mode(target)
     k = mode.shape[-1]
     ones = jnp.full((k, k), 1 / k, mode.dtype)
-    exact, convex = curvature(law, derivatives_at(law, mode))
+    exact, convex = curvature(target, derivatives_at(target, mode))
     exactly = cholesky(exact + ones)
 
     def instead() -> tuple[jax.Array, jax.Array]:
         # At least the curvature of the prior, in case of rounding errors.
-        least = law.alpha * (jnp.eye(k, dtype=mode.dtype) - ones)
+        least = target.alpha * (jnp.eye(k, dtype=mode.dtype) - ones)
         spare = cholesky(convex + 1e-3 * least + ones)
         good = _exists(exactly[0])
         return jnp.where(good, exactly[0], spare[0]), jnp.where(good, exactly[1], spare[1])
 
     factor, inverse = lax.cond(jnp.all(_exists(exactly[0])), lambda: exactly, instead)
     # A log-ratio has the left tail exp(alpha y), which the proposal has to cover.
-    return Laplace(mode, factor, inverse, jnp.clip(3 * law.alpha, 3, 30))
+    return Laplace(mode, factor, inverse, jnp.clip(3 * target.alpha, 3, 30))
 
 
 class Scales(NamedTuple):
@@ -196,22 +200,22 @@ class Scales(NamedTuple):
     rate: jax.Array  # largest eigenvalue of the curvature relative to its diagonal, [B, 1]
 
 
-def scales_of(law: Target) -> Scales:
+def scales_of(target: Target) -> Scales:
     """Return modes, masses and rates, the last by a few power iterations from a fixed vector."""
-    mode = _mode(law)
-    point = derivatives_at(law, mode)
+    mode = _mode(target)
+    point = derivatives_at(target, mode)
     theta, force, share, height, squares = point
     k = theta.shape[-1]
-    data = height * (theta**2 * jnp.diagonal(law.gram) / squares - share**2)
-    exact = k * law.alpha * theta * (1 - theta) + data + 2 * force * share - force
-    mass = jnp.maximum(exact, 0.1 * law.alpha)
+    data = height * (theta**2 * jnp.diagonal(target.gram) / squares - share**2)
+    exact = k * target.alpha * theta * (1 - theta) + data + 2 * force * share - force
+    mass = jnp.maximum(exact, 0.1 * target.alpha)
     scale = lax.rsqrt(mass)
 
     def multiply(_: int, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         x = carry[0]
         # A single topic has no curvature, and its x becomes 0.
         x = x * lax.rsqrt(jnp.maximum(_sum(x**2), jnp.finfo(x.dtype).tiny))
-        x = scale * curvature_times(law, point, scale * x)
+        x = scale * curvature_times(target, point, scale * x)
         return x, jnp.sqrt(_sum(x**2))
 
     x = jnp.cos(jnp.arange(k, dtype=theta.dtype) * 2.4) * jnp.ones_like(theta)
@@ -223,45 +227,45 @@ def _exists(factor: jax.Array) -> jax.Array:
     return jnp.all(jnp.isfinite(factor), axis=(-2, -1), keepdims=True)
 
 
-def _mode(law: Target) -> jax.Array:
+def _mode(target: Target) -> jax.Array:
     """Find the modes by damped Newton steps from equal proportions.
 
     Steps are computed by conjugate gradients, truncated where the density is not concave (Steihaug
     1983): they only need products with the Gram matrix, which documents share.
     """
-    shape, dtype = law.cosines.shape, law.cosines.dtype
+    shape, dtype = target.cosines.shape, target.cosines.dtype
 
     def improve(loop: tuple) -> tuple:
         i, ratios, value, damping, moving = loop
-        point = derivatives_at(law, ratios)
-        slope = gradient(law, point)
-        step = _newton(law, point, slope, damping)
+        point = derivatives_at(target, ratios)
+        slope = gradient(target, point)
+        step = _newton(target, point, slope, damping)
         promise = _sum(slope * step)[:, 0] / 2
         # No proportion changes by more than a factor of e^3 at once.
         longest = jnp.max(jnp.abs(step), axis=-1, keepdims=True)
         step = step * jnp.minimum(1, 3 / jnp.maximum(longest, 1e-30))
-        new = log_posterior(law, ratios + step)
+        new = log_posterior(target, ratios + step)
         better = moving & (new >= value)
         # Converged, or limited by rounding, unless the promise is small because of the damping.
-        done = (promise < _PROMISE) & (~better | (damping <= law.alpha))
+        done = (promise < _PROMISE) & (~better | (damping <= target.alpha))
         ratios = jnp.where(better[:, None], ratios + step, ratios)
-        damping = jnp.where(better, damping / 8, jnp.maximum(damping, law.alpha / 8) * 8)
+        damping = jnp.where(better, damping / 8, jnp.maximum(damping, target.alpha / 8) * 8)
         return i + 1, ratios, jnp.where(better, new, value), damping, moving & ~done
 
     start = jnp.zeros(shape, dtype)
-    damping = jnp.full(shape[:1], law.alpha / 8, dtype)
-    loop = (0, start, log_posterior(law, start), damping, jnp.ones(shape[:1], bool))
+    damping = jnp.full(shape[:1], target.alpha / 8, dtype)
+    loop = (0, start, log_posterior(target, start), damping, jnp.ones(shape[:1], bool))
     return lax.while_loop(lambda s: (s[0] < _ITERATIONS) & jnp.any(s[4]), improve, loop)[1]
 
 
-def _newton(law: Target, point: Derivatives, slope: jax.Array, damping: jax.Array) -> jax.Array:
+def _newton(target: Target, point: Derivatives, slope: jax.Array, damping: jax.Array) -> jax.Array:
     """Solve (curvature + damping) x = slope to a relative residual of a hundredth."""
     tiny = jnp.finfo(slope.dtype).tiny
     least = 1e-4 * _sum(slope**2)
 
     def improve(loop: tuple) -> tuple:
         i, x, left, along, square, moving = loop
-        turned = curvature_times(law, point, along) + damping[:, None] * along
+        turned = curvature_times(target, point, along) + damping[:, None] * along
         bend = _sum(along * turned)
         convex = bend > 0
         # Follow a direction of nonconcavity only in the first iteration.
@@ -292,9 +296,9 @@ def draw_proposals(key: jax.Array, fitted: Laplace, shape: tuple[int, ...] = ())
     return fitted.mode + drawn * jnp.sqrt(fitted.freedom / chi2)[..., None]
 
 
-def log_weights(law: Target, fitted: Laplace, ratios: jax.Array) -> jax.Array:
+def log_weights(target: Target, fitted: Laplace, ratios: jax.Array) -> jax.Array:
     """Return log p / q of centred log-ratios [..., B, K], the importance weights, [..., B]."""
-    return log_posterior(law, ratios) - log_proposal(fitted, ratios)
+    return log_posterior(target, ratios) - log_proposal(fitted, ratios)
 
 
 def log_proposal(fitted: Laplace, ratios: jax.Array) -> jax.Array:
@@ -373,7 +377,7 @@ class Local(NamedTuple):
             raise ValueError(f"step_size must be finite and positive; it is {self.step_size}")
 
     def draw(
-        self, key: jax.Array, law: Target, start: "Start | None" = None
+        self, key: jax.Array, target: Target, start: "Start | None" = None
     ) -> tuple[jax.Array, jax.Array]:
         """Draw the proportions of B documents.
 
@@ -382,15 +386,15 @@ class Local(NamedTuple):
         continue from `start`, or start near the mode if it is None. Return centred log-ratios
         [B, N, K] and the acceptance rate of each document, [B].
         """
-        return {"laplace": _laplace, "hmc": _hmc}[self.method](key, law, self, start)
+        return {"laplace": _laplace, "hmc": _hmc}[self.method](key, target, self, start)
 
 
 class Start(NamedTuple):
     """The present state of the chains of documents."""
 
     ratios: jax.Array  # centred log-ratios, [B, K]
-    # Whether chains are new and start near the mode, bool: from equal shares, far in a tail, all
-    # moves of a document with few topics would be rejected.
+    # Whether chains are new and start near the mode, bool: from equal proportions, far in a tail,
+    # all moves of a document with few topics would be rejected.
     fresh: jax.Array | bool = False
 
 
@@ -421,10 +425,10 @@ def draw_all(
         number, places, ratios = inputs
         begin = None if start is None else start._replace(ratios=ratios)
         rows = joint.dense_rows(documents, places, vocabulary)
-        law = target_of(topics, rows, hyper.alpha, hyper.kappa1)
-        ratios, acceptance = local_step.draw(jax.random.fold_in(key, number), law, begin)
+        target = target_of(topics, rows, hyper.alpha, hyper.kappa1)
+        ratios, acceptance = local_step.draw(jax.random.fold_in(key, number), target, begin)
         log_theta = jax.nn.log_softmax(ratios)
-        fit = cosine(law, jnp.exp(jnp.moveaxis(log_theta, 1, 0)))
+        fit = cosine(target, jnp.exp(jnp.moveaxis(log_theta, 1, 0)))
         measured = acceptance, jnp.mean(fit, axis=0), jnp.mean(log_theta, axis=(1, 2))
         return ratios, tuple(jnp.sum(jnp.where(places < size, x, 0)) for x in measured)
 
@@ -448,15 +452,15 @@ class _Proposal(NamedTuple):
 
 
 def _laplace(
-    key: jax.Array, law: Target, local_step: Local, start: Start | None
+    key: jax.Array, target: Target, local_step: Local, start: Start | None
 ) -> tuple[jax.Array, jax.Array]:
     """Run independence Metropolis, with all proposals and weights computed in advance."""
     key_draw, key_accept = jax.random.split(key)
-    fitted = approximate(law)
+    fitted = approximate(target)
     steps = local_step.burn_in + local_step.samples
     proposals = draw_proposals(key_draw, fitted, (steps + 1,))
     proposals = proposals.at[0].set(_initial(start, proposals[0]))
-    weights = log_weights(law, fitted, proposals)
+    weights = log_weights(target, fitted, proposals)
     log_u = -jax.random.exponential(key_accept, (steps, *weights.shape[1:]), weights.dtype)
 
     def step(
@@ -476,14 +480,14 @@ def _laplace(
 
 
 def _hmc(
-    key: jax.Array, law: Target, local_step: Local, start: Start | None
+    key: jax.Array, target: Target, local_step: Local, start: Start | None
 ) -> tuple[jax.Array, jax.Array]:
     """Run HMC in log-ratios, with their curvatures at the mode as masses."""
     key_start, key = jax.random.split(key)
-    scales = scales_of(law)
+    scales = scales_of(target)
     noise = jax.random.normal(key_start, scales.mode.shape, scales.mode.dtype)
     ratios = scales.mode + noise * lax.rsqrt(scales.mass)
-    begin, step = _trajectories(law, scales, local_step, _initial(start, ratios))
+    begin, step = _trajectories(target, scales, local_step, _initial(start, ratios))
     keys = jax.random.split(key, local_step.burn_in + local_step.samples)
     _, (trace, accepted) = lax.scan(step, begin, keys)
     draws = jnp.moveaxis(trace[local_step.burn_in :], 0, 1)
@@ -491,8 +495,8 @@ def _hmc(
     return draws, jnp.mean(accepted, axis=0, dtype=ratios.dtype)
 
 
-def mean_shares(
-    key: jax.Array, law: Target, burn_in: int | jax.Array, samples: int | jax.Array
+def mean_proportions(
+    key: jax.Array, target: Target, burn_in: int | jax.Array, samples: int | jax.Array
 ) -> jax.Array:
     """Return the mean proportions over `samples` draws of "hmc" after `burn_in` steps, [B, K].
 
@@ -500,8 +504,8 @@ def mean_shares(
     `burn_in` and `samples` may be traced, so that one program serves all values.
     """
     key = by_native_code(key)
-    scales = scales_of(law)
-    begin, step = _trajectories(law, scales, Local(), scales.mode)
+    scales = scales_of(target)
+    begin, step = _trajectories(target, scales, Local(), scales.mode)
 
     def turn(i: jax.Array, loop: tuple[_Point, jax.Array]) -> tuple[_Point, jax.Array]:
         point, total = loop
@@ -539,7 +543,7 @@ _Step: TypeAlias = Callable[[_Point, jax.Array], tuple[_Point, _Turn]]
 
 
 def _trajectories(
-    law: Target, scales: Scales, local_step: Local, ratios: jax.Array
+    target: Target, scales: Scales, local_step: Local, ratios: jax.Array
 ) -> tuple[_Point, _Step]:
     """Return the initial points of "hmc" chains, and their step function.
 
@@ -548,7 +552,7 @@ def _trajectories(
     """
     mass, rate = scales.mass, scales.rate
     longest = 0.9 if local_step.step_size is None else local_step.step_size
-    log_density = partial(log_posterior, law)
+    log_density = partial(log_posterior, target)
 
     def leap(_: int, moving: _Moving, h: jax.Array) -> _Moving:
         momentum = moving.velocity + h / 2 * moving.point.slope
@@ -567,7 +571,7 @@ def _trajectories(
         gain = new.value - old.value + jnp.sum((momentum**2 - last**2) / mass, axis=-1) / 2
         point, turn = _choose(key_accept, gain, new, old)
         exchange = partial(_exchange, key_exchange, log_density)
-        point = lax.cond(law.alpha < 1, exchange, lambda point: point, point)
+        point = lax.cond(target.alpha < 1, exchange, lambda point: point, point)
         return point, turn._replace(position=point.position)
 
     return _point(log_density, ratios), step

@@ -31,8 +31,8 @@ PER_WORD = {"sigma": 2.0, "kappa0": 2.0, "kappa1": 6.0}
 # From a variational start the burn-in is some 150 updates of all documents.
 PASSES = 300.0
 
-# Between evaluations or samples, which draw shares of documents too: passes of a small corpus, and
-# documents visited of a large one.
+# Between evaluations or samples, which draw proportions of documents too: passes of a small corpus,
+# and documents visited of a large one.
 _EVALUATED, _VISITED = 6, 20_000
 
 
