@@ -188,7 +188,7 @@ def idf_weights(corpus: Corpus, idf: str = "log") -> np.ndarray:
     Example:
         >>> from simplex_jax.corpus import from_counts
         >>> corpus = from_counts([[1, 1], [0, 1], [0, 1], [0, 1]])
-        >>> weights(corpus).round(3).tolist(), weights(corpus, "smooth").round(3).tolist()
+        >>> idf_weights(corpus).round(3).tolist(), idf_weights(corpus, "smooth").round(3).tolist()
         ([0.693, 0.0], [1.916, 1.0])
     """
     if idf not in IDF:
@@ -217,7 +217,7 @@ def tfidf(corpus: Corpus, idf: np.ndarray) -> Weighted:
     Example:
         >>> from simplex_jax.corpus import from_counts
         >>> corpus = from_counts([[3, 2], [0, 0], [0, 1]], names=["a", "empty", "b"])
-        >>> weighted = vectors(corpus, np.array([1.0, 2.0]))
+        >>> weighted = tfidf(corpus, np.array([1.0, 2.0]))
         >>> weighted.vectors.values.toarray().round(2).tolist(), weighted.aside.tolist()
         ([[0.6000000238418579, 0.800000011920929], [0.0, 1.0]], [1])
     """
