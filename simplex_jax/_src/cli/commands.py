@@ -24,11 +24,11 @@ class Transform(NamedTuple):
 
     help: str  # its help
     ending: str  # default ending of the output file name
-    # `(fit, other, out, seed, every, progress) -> files written`; `every` requests all shares
+    # `(fit, other, out, seed, every, progress) -> files written`; `every` requests all proportions
     write: Callable[[Any, Other, Path, int, bool, pipeline.Progress], list[Path]]
     every: str | None = None  # the help of `--all`; None if the model has no such option
-    # `(fit, out) -> files written` with the shares of the run's own documents; None if INPUT is
-    # needed
+    # `(fit, out) -> files written` with the proportions of the documents of the run; None if INPUT
+    # is needed
     own: Callable[[Any, Path], list[Path]] | None = None
     random: bool = True  # whether it is random, and so has a `--seed`
 

@@ -315,7 +315,7 @@ def write_proportions(
         for part in fitted.shards(other.data.counts, seed=seed):
             yield part.proportions, part.error
             done = part.first + len(part.error)
-            progress("shares of documents", done, len(other.names))
+            progress("proportions of documents", done, len(other.names))
 
     directory.write_proportions(out, other.names, number, parts(), rest=rest)
     return [out]
