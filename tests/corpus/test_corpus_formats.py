@@ -1,5 +1,6 @@
 """Readers of matrices, pairs, tables and objects on small files that they must read exactly."""
 
+import csv
 import gzip
 import importlib
 import io
@@ -12,7 +13,15 @@ import scipy.io
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
-from simplex_jax._src.corpus import CorpusError, Reading, TextOptions, convert, read, resolve
+from simplex_jax._src.corpus import (
+    CorpusError,
+    Reading,
+    TextOptions,
+    convert,
+    read,
+    read_texts,
+    resolve,
+)
 
 COUNTS = np.array([[2, 0, 1], [0, 0, 0], [0, 5, 1]])
 WORDS = ("apple", "pear", "plum")
@@ -221,8 +230,10 @@ def test_csv_of_long_documents_leaves_the_limit_of_the_process_alone(place):
     assert read(path, text=EVERY_WORD).counts.sum() == 50_000
     with pytest.raises(CorpusError):
         read(saved(place, "x.csv", 'body\n"pear'), text=EVERY_WORD)
-    import csv
-
+    begun = [read_texts(saved(place, f"{name}.csv", "text\na\nb\n")) for name in "yz"]
+    for texts in begun:  # and neither comes to an end
+        assert next(texts)[1] == "a"
+    begun.clear()
     assert csv.field_size_limit() == 131_072
 
 

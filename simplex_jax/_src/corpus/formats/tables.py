@@ -3,7 +3,6 @@
 import csv
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
@@ -338,24 +337,26 @@ def records(path: Path, encoding: Encoding, *, tabs: bool) -> Iterator[Record]:
     else:
         separator, lines = _separator_of(lines)
         reader = csv.reader(lines, delimiter=separator, strict=True)
-    with _long_fields():
-        while True:
-            line = reader.line_num + 1
-            try:
-                fields = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                if "new-line" in str(error):
-                    problem = "a carriage return (CR) within the line"
-                    remedy = (
-                        "convert the file if its lines end in CR alone, or take it out of the field"
-                    )
-                    raise error_at(path, problem, remedy, line=line) from None
-                remedy = "write a quote inside a quoted field twice, and close every field"
-                raise error_at(path, f"malformed record ({error})", remedy, line=line) from None
-            if fields:
-                yield Record(line, fields)
+    while True:
+        line = reader.line_num + 1
+        limit = csv.field_size_limit(MAX_DOCUMENT)  # of the process: for a record at a time
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if "new-line" in str(error):
+                problem = "a carriage return (CR) within the line"
+                remedy = (
+                    "convert the file if its lines end in CR alone, or take it out of the field"
+                )
+                raise error_at(path, problem, remedy, line=line) from None
+            remedy = "write a quote inside a quoted field twice, and close every field"
+            raise error_at(path, f"malformed record ({error})", remedy, line=line) from None
+        finally:
+            csv.field_size_limit(limit)
+        if fields:
+            yield Record(line, fields)
 
 
 def first_line(path: Path, encoding: Encoding) -> str:
@@ -378,16 +379,6 @@ def _separator_of(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
             start = chain(repeat("\n", blank), ["\n" if hint else line])
             return hint[1] if hint else separator, chain(start, lines)
     return ",", iter(())
-
-
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Allow fields of 64 MiB in `csv`, whose limit applies to the whole process."""
-    before = csv.field_size_limit(MAX_DOCUMENT)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
 
 
 def _text_table(name: str, endings: tuple[str, ...], *, tabs: bool) -> Format:
