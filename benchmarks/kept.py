@@ -6,18 +6,23 @@ import math
 import os
 import platform
 import shlex
+import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import sources
+
 RESULTS = Path(__file__).resolve().parent / "results"
 PLACES = ("--cache", "--data", "--keep", "--out", "--peers")
 """Options that name a file or a folder."""
+_BEGUN = time.time()
 
 
 def about() -> dict[str, Any]:
-    """Return versions, date, machine and command of the current run."""
+    """Return versions, date, machine, command, commit and code of the current run."""
     from simplex_jax._src.models.records import versions  # not needed to read results
 
     return {
@@ -26,7 +31,34 @@ def about() -> dict[str, Any]:
         "machine": f"{_processor()}, {platform.system()}",
         "cores": cores(),
         "command": shlex.join(["python", os.path.relpath(sys.argv[0]), *_without_places(sys.argv)]),
+        "commit": _commit(),
+        **_code(Path(sys.argv[0]).resolve()),
     }
+
+
+def _commit() -> str | None:
+    """Return the commit that is checked out, "-dirty" if files differ; None without git."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def _code(script: Path) -> dict[str, str | None]:
+    """Return a script of this repository and the digest of the code that ran.
+
+    The digest is None if a file was written after the run had begun: that code may not have run.
+    """
+    if not script.is_relative_to(sources.ROOT / "benchmarks"):
+        return {"script": None, "digest": None}
+    digest = None
+    if max(path.stat().st_mtime for path in sources.dependencies(script)) < _BEGUN:
+        digest = sources.digest(script)
+    else:
+        print("code changed during the run: the result is kept without its digest", file=sys.stderr)
+    return {"script": str(script.relative_to(sources.ROOT)), "digest": digest}
 
 
 def cores() -> int:

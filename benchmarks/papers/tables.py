@@ -1,12 +1,12 @@
-"""Make the tables of `docs/experiments.md` and `docs/which_sampler.md` from kept results.
+"""Make the tables of `docs/papers.md`, `experiments.md` and `which_sampler.md` from kept results.
 
     python benchmarks/papers/tables.py [--check]
 
 A page has a table between `<!-- table NAME -->` and `<!-- end -->`. The function NAME of this file
 makes it from `benchmarks/results/papers/NAME.json`, which the experiment has written (`--keep`); if
 NAME has a point, the part before it names the result. Below the table stand the command and when
-and where it ran. With `--check` nothing is written, and the exit status is 1 if a page is out of
-date.
+and where it ran. The table between `<!-- claims -->` and `<!-- end -->` is that of `claims.py`.
+With `--check` nothing is written, and the exit status is 1 if a page is out of date.
 """
 
 import argparse
@@ -20,10 +20,11 @@ from typing import Any
 from bias_points import Point, cheapest, told_slope
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
+import claims
 import kept
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = (DOCS / "experiments.md", DOCS / "which_sampler.md")
+PAGES = tuple(DOCS / f"{name}.md" for name in ("papers", "experiments", "which_sampler"))
 RESULTS = kept.RESULTS / "papers"
 
 BIAS_ALLOWED = 0.05  # in standard deviations, for comparisons of cost
@@ -49,8 +50,12 @@ def main() -> None:
 
 def filled(page: str) -> str:
     """Return a page with its tables made again."""
-    marked = re.compile(r"(<!-- table ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-    return marked.sub(lambda actual: f"{actual[1]}{made(actual[2])}{actual[3]}", page)
+    marked = re.compile(r"(<!-- (?:table ([\w.]+)|claims) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+    def table(actual: re.Match[str]) -> str:
+        return made(actual[2]) if actual[2] else markdown(claims.claims())
+
+    return marked.sub(lambda actual: f"{actual[1]}{table(actual)}{actual[3]}", page)
 
 
 def made(name: str) -> str:
@@ -110,21 +115,21 @@ def _between(low: float | None, high: float | None) -> str:
 
 
 def scir_figure2(result: dict[str, Any]) -> Rows:
-    """Distances by batch size; the lowest of each case is bold."""
+    """Distances by batch size; bold are those whose range overlaps with that of the lowest."""
     rows = result["rows"]
-    sizes = [row["batch size"] for row in rows if row["batch size"] != ""]
-    table: Rows = []
-    for case in dict.fromkeys(row["case"] for row in rows):
-        here = [row for row in rows if row["case"] == case]
-        best = {n: min(r["KS mean"] for r in here if r["batch size"] == n) for n in sizes}
-        for method in dict.fromkeys(row["method"] for row in here):
-            actual = {r["batch size"]: r["KS mean"] for r in here if r["method"] == method}
-            line: dict[str, Any] = {"n": f"{case}: {method}"}
-            for n in dict.fromkeys(sizes):
-                value = actual.get(n, actual.get(""))
-                line[str(n)] = f"**{value:.3f}**" if value == best[n] else f"{value:.3f}"
-            table.append(line)
-    return table
+    sizes = list(dict.fromkeys(row["batch size"] for row in rows if row["batch size"] != ""))
+    table: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        case, method, size = row["case"], row["method"], row["batch size"]
+        line = table.setdefault((case, method), {"n": f"{case}: {method}"})
+        at = [r for r in rows if (r["case"], r["batch size"]) == (case, size)]
+        highest = min(at, key=lambda r: r["KS mean"])["KS max"]
+        text = f"{row['KS mean']:.3f}"
+        if size != "" and row["KS min"] <= highest:
+            text = f"**{text}**"
+        text += f" ({row['KS min']:.3f} to {row['KS max']:.3f})"
+        line |= {str(n): text for n in (sizes if size == "" else [size])}  # exact draws need none
+    return list(table.values())
 
 
 def scir_variates(result: dict[str, Any]) -> Rows:
@@ -294,10 +299,12 @@ def sggmc_order(result: dict[str, Any]) -> Rows:
 
 def sggmc_circle(result: dict[str, Any]) -> Rows:
     """Distances of one chain and of all."""
+    spread = "{least:.3f} to {most:.3f}".format
     return chosen(
-        result["rows"],
+        [row | {"least to most": spread(**row)} for row in result["rows"]],
         circle="method",
         one_chain="distance, one chain",
+        of_the_chains="least to most",
         all="all chains",
         **{"mass_at_the_lesser_mode": "mass at mu_1", "true_mass": "true mass"},
         kinetic_energy="kinetic energy",

@@ -11,7 +11,7 @@ from support.paths import BENCHMARKS, ROOT
 
 PAGES = {
     name: (ROOT / "docs" / f"{name}.md").read_text("utf-8")
-    for name in ("experiments", "which_sampler")
+    for name in ("papers", "experiments", "which_sampler")
 }
 
 
@@ -24,10 +24,14 @@ def tables():
     return importlib.import_module("tables")
 
 
+def claims():
+    return importlib.import_module("claims")
+
+
 @pytest.mark.parametrize("page", PAGES.values(), ids=list(PAGES))
 def test_the_page_has_the_tables_of_the_kept_results(page):
     assert tables().filled(page) == page, "run python benchmarks/papers/tables.py"
-    first = re.search(r"<!-- table [\w.]+ -->\n.*?(\d\.\d)", page, re.DOTALL)
+    first = re.search(r"<!-- (?:table [\w.]+|claims) -->\n.*?(\d\.\d)", page, re.DOTALL)
     wrong = page[: first.start(1)] + "9.9" + page[first.end(1) :]
     assert tables().filled(wrong) != wrong
     assert tables().filled(wrong) == page
@@ -51,44 +55,50 @@ def test_exact_kernels_have_no_bias_and_others_do():
     assert told == {row["kernel"] for row in rows if not row["exact"]}
 
 
-def summary():
-    """The cells of the table of all figures, and the sections of the page by their anchors."""
-    page = PAGES["experiments"]
-    _, _, after = page.partition("<!-- summary -->\n")
-    table, _, rest = after.partition("<!-- end -->")
-    sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", rest, re.DOTALL | re.MULTILINE))
-    anchors = {
-        re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-"): text
-        for title, text in sections.items()
-    }
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
-    return rows[2:], anchors
+def anchors(page):
+    titles = re.findall(r"^##+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def unsupported(row, sections):
-    """The numbers of a row that are not in the section it is from."""
-    link = re.search(r"\(#([\w-]+)\)", row[0])
-    if link is None:
-        return []
-    text = sections[link[1]]
-    numbers = re.findall(r"(?<![\w.])-?\d+\.?\d+(?:%|\b)", " ".join(row[1:]))
-    return [
-        number for number in numbers if not re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", text)
-    ]
+def test_claims_have_a_verdict_and_a_section_of_the_appendix():
+    rows = claims().claims()
+    assert {row["verdict"] for row in rows} == set(claims().VERDICTS)
+    links = re.findall(r"\(experiments\.md#([\w-]+)\)", PAGES["papers"])
+    assert len(links) >= len(rows)
+    assert set(links) <= anchors(PAGES["experiments"])
 
 
-def test_the_summary_has_the_numbers_of_its_sections():
-    rows, sections = summary()
-    assert len(rows) == 18
-    for row in rows:
-        assert unsupported(row, sections) == [], row[0]
-    wrong = [cell.replace("0.411", "0.412") for cell in rows[1]]
-    assert unsupported(wrong, sections) == ["0.412"]
+def test_a_row_is_the_only_one():
+    name = "sggmc_circle"
+    assert claims().row(name, method="GMC")["kinetic energy"] == pytest.approx(1, abs=0.01)
+    for where in ({"method": "no such"}, {}):
+        with pytest.raises(ValueError, match="values to unpack"):
+            claims().row(name, **where)
+
+
+def test_errata_name_modules_and_tests_that_are_there():
+    _, _, after = PAGES["papers"].partition("## Errata")
+    table, _, _ = after.partition("\n## ")
+    rows = [line.split(" | ") for line in table.splitlines() if "`" in line and line[0] == "|"]
+    assert len(rows) >= 15
+    for *_, module, test in rows:
+        for path in re.findall(r"`([\w./]+)`", module):
+            where = (
+                ROOT / path if "/" in path else ROOT / "simplex_jax" / f"{path.split('.')[0]}.py"
+            )
+            assert where.is_file(), path
+        for path in re.findall(r"`([\w./]+)`", test):
+            assert (ROOT / "tests" / path).is_file(), path
+
+
+def test_the_page_of_the_papers_is_short():
+    text = re.sub(r"\]\([^)]*\)|<!--.*?-->", "", PAGES["papers"])
+    assert len(re.findall(r"\S*[^\W\d_]\S*", text)) < 1000
 
 
 def test_other_tables_say_that_their_run_was_not_kept():
     """In the paragraph before them, or before another such table that it is about as well."""
-    marked = r"<!-- (?:table \w+|summary) -->.*?<!-- end -->"
+    marked = r"<!-- table [\w.]+ -->.*?<!-- end -->"
     others = re.sub(marked, "", PAGES["experiments"], flags=re.DOTALL)
     paragraphs = [text for text in others.split("\n\n") if text.strip()]
     for before, table in itertools.pairwise(paragraphs):

@@ -149,6 +149,16 @@ def test_the_step_of_mirrored_langevin_dynamics_has_the_least_bound():
         step_rules.for_mirror_langevin(10, variance=-1.0, **given)
 
 
+def test_half_the_sum_of_concentrations_bounds_the_dual_curvature(getkey):
+    """Hsieh et al. (2018), examples 1 and 2, have the whole sum: W is A log(1 + sum e^y) - a y."""
+    curvature = jax.hessian(lambda y: jnp.log1p(jnp.exp(y).sum()))
+    points = 5 * jax.random.normal(getkey(), (200, 3))
+    largest = jnp.linalg.eigvalsh(jax.vmap(curvature)(points)).max()
+    assert 0.3 < float(largest) < 0.5 + 1e-6
+    two_alike = jnp.linalg.eigvalsh(curvature(jnp.array([20.0, 20.0, -20.0])))
+    assert float(two_alike.max()) == pytest.approx(0.5, abs=1e-6)
+
+
 def test_bad_input_is_named(getkey):
     rule = step_sizes.for_inflation
     for value in (0.0, -1.0, np.nan, np.inf):

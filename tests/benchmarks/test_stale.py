@@ -1,0 +1,137 @@
+"""A kept result knows the code that made it, and it is said when that code has changed."""
+
+import sys
+import textwrap
+
+import kept
+import pytest
+import sources
+import stale
+
+FILES = {
+    "benchmarks/script.py": """
+        import helper
+        from simplex_jax import lazy
+        from simplex_jax._src import kernels
+        helper.go(kernels.fast, [lazy, "tool.py"])
+        """,
+    "benchmarks/helper.py": """
+        import importlib
+        import json
+        module = importlib.import_module("deep")
+        """,
+    "benchmarks/deep.py": "X = 1  # one",
+    "benchmarks/tool.py": "Y = 1",
+    "benchmarks/aside.py": "import script",
+    "simplex_jax/__init__.py": """
+        import typing
+        if typing.TYPE_CHECKING:
+            from simplex_jax._src.home import lazy
+        """,
+    "simplex_jax/_src/__init__.py": "",
+    "simplex_jax/_src/home.py": "def lazy():\n    '''Text.'''\n    return 1",
+    "simplex_jax/_src/unused.py": "Z = 1",
+    "simplex_jax/_src/kernels/__init__.py": "from simplex_jax._src.kernels import fast, native",
+    "simplex_jax/_src/kernels/fast.py": "F = 1",
+    "simplex_jax/_src/kernels/native/__init__.py": "N = 1",
+    "simplex_jax/_src/kernels/native/code.cc": "int f() { return 1; }",
+}
+
+
+@pytest.fixture
+def roots(tmp_path):
+    for name, text in FILES.items():
+        write(tmp_path, name, text)
+    return (tmp_path, tmp_path / "benchmarks")
+
+
+def write(root, name, text):
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(textwrap.dedent(text), encoding="utf-8")
+
+
+def digest(roots):
+    sources._tree.cache_clear()
+    sources._content.cache_clear()
+    return sources.digest(roots[1] / "script.py", roots)
+
+
+def test_a_script_depends_on_what_it_imports_and_runs(roots):
+    found = sources.dependencies(roots[1] / "script.py", roots)
+    assert {str(path.relative_to(roots[0])) for path in found} == {*FILES} - {
+        *("benchmarks/aside.py", "simplex_jax/_src/unused.py"),
+        *("simplex_jax/__init__.py", "simplex_jax/_src/__init__.py"),  # define nothing that is used
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("benchmarks/deep.py", '"""A text."""\nX = (1)'),
+        ("simplex_jax/_src/home.py", "def lazy():\n    '''Another.'''\n\n    return 1  # why"),
+        ("simplex_jax/_src/unused.py", "Z = 2"),
+        ("benchmarks/aside.py", "import script, deep"),
+        ("simplex_jax/_src/kernels/native/code.cc", "int f() {  // why\n  return 1; }"),
+    ],
+)
+def test_texts_and_other_modules_do_not_change_the_digest(roots, name, text):
+    before = digest(roots)
+    write(roots[0], name, text)
+    assert digest(roots) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("benchmarks/script.py", "import helper"),
+        ("benchmarks/deep.py", "X = 2"),
+        ("benchmarks/tool.py", "Y = 2"),
+        ("simplex_jax/_src/home.py", "def lazy():\n    return 2"),
+        ("simplex_jax/_src/kernels/fast.py", "F = '1'"),
+        ("simplex_jax/_src/kernels/native/code.cc", "int f() { return 2; }"),
+    ],
+)
+def test_code_far_down_changes_the_digest(roots, name, text):
+    before = digest(roots)
+    write(roots[0], name, text)
+    assert digest(roots) != before
+
+
+def test_a_script_that_runs_the_command_line_depends_on_the_whole_package(roots):
+    write(roots[0], "benchmarks/script.py", "COMMAND = ['python', '-m', 'simplex_jax']")
+    before = digest(roots)
+    write(roots[0], "simplex_jax/_src/unused.py", "Z = 2")
+    assert digest(roots) != before
+
+
+def test_results_are_stale_unknown_or_of_the_code_of_today(tmp_path, roots, monkeypatch):
+    about = {"script": "benchmarks/script.py", "digest": digest(roots), "commit": "abc"}
+    results = {
+        "today": about,
+        "before": about | {"digest": "0"},
+        "gone": about | {"script": "benchmarks/no.py"},
+        "old": {"date": "2026-11-24"},
+    }
+    for name, told in results.items():
+        monkeypatch.setattr(kept, "about", lambda told=told: told)
+        kept.write(tmp_path / f"{name}.json", [{"a": 1}])
+    assert stale.listing([tmp_path / f"{name}.json" for name in results], roots) == {
+        "stale": [
+            "before.json (commit abc, benchmarks/script.py)",
+            "gone.json (commit abc, benchmarks/no.py)",
+        ],
+        "unknown": ["old.json"],
+    }
+
+
+def test_a_result_has_its_code_unless_that_changed_during_the_run(tmp_path, monkeypatch, capsys):
+    script = sources.ROOT / "benchmarks" / "keys.py"
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    about = kept.about()
+    assert about["script"] == "benchmarks/keys.py"
+    assert about["digest"] == sources.digest(script)
+    monkeypatch.setattr(kept, "_BEGUN", 0.0)
+    assert kept.about()["digest"] is None
+    assert "changed during the run" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "elsewhere.py")])
+    assert kept.about()["script"] is None
