@@ -20,7 +20,7 @@ from simplex_jax._src.evaluate import alignment, diagnostics, matching
 from simplex_jax._src.evaluate.coherence import coherence, top_words
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.evaluate.intervals import beta_interval
-from simplex_jax._src.models import goal, pipeline
+from simplex_jax._src.models import goal
 from simplex_jax._src.models.dtm import model
 from simplex_jax._src.models.dtm.options import Options, start_of
 from simplex_jax._src.models.dtm.slices import HeldOut, Sliced, Slices
@@ -35,13 +35,8 @@ from simplex_jax._src.models.topics.data import (
     predictable,
     size_of,
 )
-from simplex_jax._src.models.topics.fits import Draw, Shares
-from simplex_jax._src.models.topics.report import (
-    INTERVAL,
-    OVER_CHAINS,
-    leading_words,
-    topic_lines,
-)
+from simplex_jax._src.models.topics.fits import CountFit, Draw, Shares
+from simplex_jax._src.models.topics.report import INTERVAL, OVER_CHAINS
 from simplex_jax._src.report.examples import representative
 from simplex_jax._src.runtime import gathering, session
 from simplex_jax._src.runtime.gathering import Gathered, Kept, Posterior
@@ -55,7 +50,7 @@ _SMALLEST_SHARD = 64  # documents of a slice are filled up to powers of 2 from h
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Fit(pipeline.Fit):
+class Fit(CountFit):
     """Fitted topics that change from slice to slice; several chains are summarised together.
 
     Topics are numbered as in the first chain; those of the other chains are matched to them by
@@ -130,26 +125,11 @@ class Fit(pipeline.Fit):
     pace_interval: np.ndarray
     prevalence_steadiness: np.ndarray
     prevalence_pace: np.ndarray
-    topics: np.ndarray
-    topics_sd: np.ndarray
-    topics_range: np.ndarray
-    prevalence: np.ndarray
-    prevalence_sd: np.ndarray
-    prevalence_range: np.ndarray
     alpha: np.ndarray
     alpha_sd: np.ndarray
     beta: np.ndarray
     beta_sd: np.ndarray
-    stability: np.ndarray
-    vocabulary: tuple[str, ...]
-    names: tuple[str, ...]
-    proportions: np.ndarray
-    proportions_error: np.ndarray
-    coherence: np.ndarray
-    examples: list[list[dict[str, Any]]]
     order: np.ndarray
-    shared: np.ndarray
-    num_empty_documents: int = 0
 
     def draws(self) -> list[Draw]:
         """Return the mean topics over the slices, as one draw."""
@@ -188,17 +168,6 @@ class Fit(pipeline.Fit):
     def to_record(self) -> Topics:
         """Return the mean topics over the slices in the form that `simplex_jax.evaluate` uses."""
         return Topics(self.topics, self.metrics, {}, self.order, self.vocabulary, self.interrupted)
-
-    @property
-    def stable(self) -> np.ndarray:
-        """Whether all of several chains have found a topic, bool [K]; False for one chain."""
-        return matching.stable(self.shared)
-
-    def lines(self) -> list[str]:
-        """Return a line for each topic, the most prevalent first."""
-        return topic_lines(
-            self.prevalence, leading_words(self.topics, self.vocabulary), stable=self.stable
-        )
 
     def leading_words(self, topic: int, most: int = 10) -> np.ndarray:
         """Return the leading words of a topic in each slice, int [T, most], the first first."""

@@ -13,17 +13,16 @@ import scipy.sparse as sp
 from simplex_jax._src.corpus import Corpus, device
 from simplex_jax._src.corpus.split import held_out
 from simplex_jax._src.draws.keys import by_native_code, split
-from simplex_jax._src.evaluate import diagnostics, matching
+from simplex_jax._src.evaluate import diagnostics
 from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.fits import Mixture, Topics
 from simplex_jax._src.evaluate.partitions import number_posterior
-from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.hdp import kernel, posterior, summary
 from simplex_jax._src.models.hdp.draws import Draws
 from simplex_jax._src.models.hdp.options import Options, concentration
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.topics import data, evaluation, proportions, report
-from simplex_jax._src.models.topics.fits import Shares
+from simplex_jax._src.models.topics import data, evaluation, proportions
+from simplex_jax._src.models.topics.fits import CountFit, Shares
 from simplex_jax._src.report.examples import representative
 from simplex_jax._src.runtime import directory, session
 from simplex_jax._src.runtime.sample_files import Folder
@@ -34,7 +33,7 @@ DIMS = {"labels": ["token"], "concentrations": ["label"]}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Fit(pipeline.Fit):
+class Fit(CountFit):
     """A fitted hierarchical Dirichlet process; several chains are pooled.
 
     The K topics are those of one sample, the nearest to all others, that at least half of the kept
@@ -85,12 +84,6 @@ class Fit(pipeline.Fit):
     """
 
     settings: Options
-    topics: np.ndarray
-    topics_sd: np.ndarray
-    topics_range: np.ndarray
-    prevalence: np.ndarray
-    prevalence_sd: np.ndarray
-    prevalence_range: np.ndarray
     alpha: float
     alpha_sd: float
     alpha_interval: tuple[float, float]
@@ -102,16 +95,7 @@ class Fit(pipeline.Fit):
     num_topics_posterior: dict[int, float]
     numbers: list[dict[int, float]]
     present: np.ndarray
-    stability: np.ndarray
-    shared: np.ndarray
-    vocabulary: tuple[str, ...]
-    names: tuple[str, ...]
-    proportions: np.ndarray
-    proportions_error: np.ndarray
-    coherence: np.ndarray
-    examples: list[list[dict[str, Any]]]
     predictive: Draws
-    num_empty_documents: int = 0
     traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
@@ -119,11 +103,6 @@ class Fit(pipeline.Fit):
     def other(self) -> np.ndarray:
         """Share of each document in topics that are not reported, float32 [D]."""
         return directory.remainder(self.proportions)
-
-    @property
-    def num_topics(self) -> int:
-        """Number of topics reported; see `num_topics_posterior`."""
-        return len(self.topics)
 
     def draws(self) -> Draws:
         """Return the topics to predict documents with: those of the kept samples."""
@@ -141,19 +120,6 @@ class Fit(pipeline.Fit):
             vocabulary=self.vocabulary,
             interrupted=self.interrupted,
             mixture=Mixture(self.traces, self.partitions, DIMS),
-        )
-
-    @property
-    def stable(self) -> np.ndarray:
-        """Whether all of several chains have found a topic, bool [K]; False for one chain."""
-        return matching.stable(self.shared)
-
-    def lines(self) -> list[str]:
-        """Return a line for each topic, the most prevalent first."""
-        return report.topic_lines(
-            self.prevalence,
-            report.leading_words(self.topics, self.vocabulary),
-            stable=self.stable,
         )
 
 

@@ -31,7 +31,7 @@ from simplex_jax._src.models.lda.probability import left_to_right
 from simplex_jax._src.models.lda.regression import Question, load_samples
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.topics import data, engine, report
+from simplex_jax._src.models.topics import data, engine, fits
 from simplex_jax._src.models.topics.evaluation import (
     measure_completion,
     measure_topics,
@@ -283,7 +283,7 @@ def _outcome(fitted: Fit) -> str:
         (f"[{name}] " if name else "") + " ".join(fitted.vocabulary[word] for word in leading)
         for name, leading in zip(names, words, strict=True)
     ]
-    lines = report.topic_lines(fitted.prevalence, described, stable=fitted.stable)
+    lines = fits.topic_lines(fitted.prevalence, described, stable=fitted.stable)
     if not len(fitted.proportions):
         lines.append("topic proportions of documents: simplex-jax lda transform --model RUN INPUT")
     return "\n".join(lines)

@@ -17,11 +17,10 @@ from simplex_jax._src.draws.keys import split
 from simplex_jax._src.evaluate import alignment, matching
 from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.fits import Topics
-from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.lda import feed, memory, posterior, seeds, sharding
 from simplex_jax._src.models.lda.options import Options
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.topics import evaluation, proportions, report
+from simplex_jax._src.models.topics import evaluation, proportions
 from simplex_jax._src.models.topics.data import (
     in_memory,
     is_stored,
@@ -30,7 +29,7 @@ from simplex_jax._src.models.topics.data import (
     size_of,
     vocabulary_of,
 )
-from simplex_jax._src.models.topics.fits import Draw, Shares
+from simplex_jax._src.models.topics.fits import CountFit, Draw, Shares
 from simplex_jax._src.report.examples import representative
 from simplex_jax._src.runtime import session
 from simplex_jax._src.runtime.checkpoint import ANY, MAPPED
@@ -40,7 +39,7 @@ from simplex_jax._src.runtime.windows import window_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Fit(pipeline.Fit):
+class Fit(CountFit):
     """A fitted topic model; several chains are summarised together.
 
     Topics are numbered as in the first chain; those of the other chains are matched to them.
@@ -86,34 +85,14 @@ class Fit(pipeline.Fit):
     """
 
     settings: Options
-    topics: np.ndarray
-    topics_sd: np.ndarray
-    topics_range: np.ndarray
-    prevalence: np.ndarray
-    prevalence_sd: np.ndarray
-    prevalence_range: np.ndarray
     alpha: np.ndarray
     alpha_sd: np.ndarray
     beta: np.ndarray
     beta_sd: np.ndarray
-    stability: np.ndarray
-    vocabulary: tuple[str, ...]
-    names: tuple[str, ...]
-    proportions: np.ndarray
-    proportions_error: np.ndarray
-    coherence: np.ndarray
-    examples: list[list[dict[str, Any]]]
     order: np.ndarray
-    shared: np.ndarray
     stiffness: float = 0.0
-    num_empty_documents: int = 0
     effects: Sequence[dict[str, Any]] = dataclasses.field(default_factory=list)
     topic_names: Mapping[int, str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def num_topics(self) -> int:
-        """Number of topics."""
-        return len(self.topics)
 
     def draws(self) -> list[Draw]:
         """Return the topics to predict documents with: their posterior means."""
@@ -135,19 +114,6 @@ class Fit(pipeline.Fit):
         """Name of each topic: that of `topic_names`, else of its seed words, else ""."""
         seeded = seeds.names(self.settings.seed_words, self.num_topics, self.vocabulary)
         return [self.topic_names.get(k, name) for k, name in enumerate(seeded)]
-
-    @property
-    def stable(self) -> np.ndarray:
-        """Whether all of several chains have found a topic, bool [K]; False for one chain."""
-        return matching.stable(self.shared)
-
-    def lines(self) -> list[str]:
-        """Return a line for each topic, the most prevalent first."""
-        return report.topic_lines(
-            self.prevalence,
-            report.leading_words(self.topics, self.vocabulary),
-            stable=self.stable,
-        )
 
 
 def prepare(plan: Plan, folder: Folder | None) -> Run:

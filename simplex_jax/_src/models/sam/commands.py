@@ -26,7 +26,7 @@ from simplex_jax._src.models.sam.data import check_directions, check_weighting, 
 from simplex_jax._src.models.sam.fitting import EVALUATED, as_trained, infer, log_densities
 from simplex_jax._src.models.sam.joint import to_device
 from simplex_jax._src.models.sam.report import strongest
-from simplex_jax._src.models.topics import report
+from simplex_jax._src.models.topics import fits
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime import output
@@ -148,7 +148,7 @@ def _outcome(fitted: Fit) -> str:
     """Describe the topics, one line each, the most prevalent first, with their absent words."""
     words = strongest(fitted, 9, 3)
     return "\n".join(
-        report.topic_lines(
+        fits.topic_lines(
             fitted.prevalence,
             [" ".join(leading) for leading in words],
             stable=fitted.stable,

@@ -20,14 +20,14 @@ from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.diagnostics import few_samples, finite
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.evaluate.matching import cosine
-from simplex_jax._src.models import heldout, pipeline, verdict
+from simplex_jax._src.models import heldout, verdict
 from simplex_jax._src.models.heldout import HeldOut, mean, measured
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.sam import density, joint, local, model, variational
 from simplex_jax._src.models.sam.data import Data, check_directions, match_vocabulary
 from simplex_jax._src.models.sam.joint import to_device
 from simplex_jax._src.models.sam.options import Options, hyperparameters, learned, local_step
-from simplex_jax._src.models.topics import report
+from simplex_jax._src.models.topics.fits import TopicFit
 from simplex_jax._src.models.topics.report import INTERVAL, interval_kinds
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.report.examples import representative
@@ -258,7 +258,7 @@ EVALUATED = 1_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Fit(pipeline.Fit):
+class Fit(TopicFit):
     """A fitted spherical admixture model; several chains are pooled.
 
     Topics are numbered as in the first chain, and the topics of the other chains are matched to
@@ -303,53 +303,22 @@ class Fit(pipeline.Fit):
     """
 
     settings: Options
-    topics: np.ndarray
-    topics_sd: np.ndarray
-    topics_range: np.ndarray
     length: np.ndarray
-    prevalence: np.ndarray
-    prevalence_sd: np.ndarray
-    prevalence_range: np.ndarray
     alpha: float
     alpha_sd: float
     sigma: float
     sigma_sd: float
     kappa1: float
     kappa1_sd: float
-    stability: np.ndarray
     idf: np.ndarray
     weighting: str | None
-    vocabulary: tuple[str, ...]
-    names: tuple[str, ...]
-    proportions: np.ndarray
     excluded: tuple[str, ...]
-    coherence: np.ndarray
-    examples: list[list[dict[str, Any]]]
     order: np.ndarray
-    shared: np.ndarray
-
-    @property
-    def num_topics(self) -> int:
-        """Number of topics."""
-        return len(self.topics)
 
     def to_record(self) -> Topics:
         """Return the topics and the kept samples for `simplex_jax.evaluate`."""
         return Topics(
             self.topics, self.metrics, self.samples, self.order, self.vocabulary, self.interrupted
-        )
-
-    @property
-    def stable(self) -> np.ndarray:
-        """Whether all of several chains have found a topic, bool [K]; False for one chain."""
-        return matching.stable(self.shared)
-
-    def lines(self) -> list[str]:
-        """Return a line for each topic, the most prevalent first."""
-        return report.topic_lines(
-            self.prevalence,
-            report.leading_words(self.topics, self.vocabulary),
-            stable=self.stable,
         )
 
 

@@ -1,12 +1,17 @@
-"""Protocols of fits for code that handles topic models."""
+"""What fits of topics have in common, and topics as lines of text."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+import abc
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from simplex_jax._src.evaluate import matching
+from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.topics.options import TopicOptions
+from simplex_jax._src.report.display import counted
 
 
 class Draw(NamedTuple):
@@ -27,94 +32,88 @@ class Shares(NamedTuple):
     error: np.ndarray
 
 
-class TopicFit(Protocol):
+MOST_LISTED = 100
+"""Topics that a command lists; more would push important lines off the screen."""
+
+
+def topic_lines(
+    prevalence: np.ndarray,
+    described: list[str],
+    most: int = MOST_LISTED,
+    *,
+    stable: np.ndarray | None = None,
+) -> list[str]:
+    """Return one line per topic, most prevalent first, and a line that counts omitted ones.
+
+    Topics that are `stable` [K] have a star.
+    """
+    order = np.argsort(-prevalence, kind="stable")
+    stars = np.where(np.zeros(len(order)) if stable is None else stable, "*", " ")
+    lines = [f"{k:4d} {stars[k]} {100 * prevalence[k]:4.1f}%  {described[k]}" for k in order[:most]]
+    if omitted := len(order) - len(lines):
+        share = prevalence[order[most:]].sum()
+        lines.append(
+            f"and {counted(omitted, 'topic')} of {100 * share:.1f}% in all, see topics.csv"
+        )
+    return lines
+
+
+def leading_words(mean: np.ndarray, vocabulary: tuple[str, ...], most: int = 10) -> list[str]:
+    """Return the words of each topic with the largest probabilities or loadings, as one text."""
+    order = np.argsort(-mean, axis=1, kind="stable")[:, :most]
+    return [" ".join(vocabulary[word] for word in row) for row in order]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TopicFit(pipeline.Fit):
     """A fit of K topics of any kind, over V words and D documents."""
 
-    @property
-    def topics(self) -> np.ndarray:
-        """Posterior means of the topics, [K, V]."""
+    topics: np.ndarray  # posterior means, [K, V]
+    topics_sd: np.ndarray  # posterior standard deviations, [K, V]
+    # Smallest and largest means over the chains, [2, K, V]; [2, K, 0] if there are none
+    topics_range: np.ndarray
+    prevalence: np.ndarray  # of each topic in the corpus, [K]
+    prevalence_sd: np.ndarray  # its posterior standard deviation, [K]
+    prevalence_range: np.ndarray  # its smallest and largest mean over the chains, [2, K]
+    stability: np.ndarray  # mean similarity of each topic in different chains or samples, [K]
+    shared: np.ndarray  # whether a chain has a topic, bool [chains, K]
+    vocabulary: tuple[str, ...]  # the words
+    names: tuple[str, ...]  # of the documents
+    proportions: np.ndarray  # topic proportions of the documents, [D, K]
+    coherence: np.ndarray  # NPMI of the leading words of each topic, [K]
+    examples: list[list[dict[str, Any]]]  # representative documents of each topic
 
     @property
-    def topics_sd(self) -> np.ndarray:
-        """Posterior standard deviations, [K, V]."""
+    def num_topics(self) -> int:
+        """Number of topics; of `hdp`, of those reported, see `num_topics_posterior`."""
+        return len(self.topics)
 
     @property
-    def topics_range(self) -> np.ndarray:
-        """Smallest and largest means over the chains, [2, K, V]; [2, K, 0] if there are none."""
+    def stable(self) -> np.ndarray:
+        """Whether all of several chains have found a topic, bool [K]; False for one chain."""
+        return matching.stable(self.shared)
 
-    @property
-    def prevalence(self) -> np.ndarray:
-        """Share of each topic, [K]."""
-
-    @property
-    def prevalence_sd(self) -> np.ndarray:
-        """Posterior standard deviation of this share, [K]."""
-
-    @property
-    def prevalence_range(self) -> np.ndarray:
-        """Smallest and largest mean of this share over the chains, [2, K]."""
-
-    @property
-    def stability(self) -> np.ndarray:
-        """Mean similarity of each topic in different chains or samples, [K]."""
-
-    @property
-    def shared(self) -> np.ndarray:
-        """Whether a chain has a topic, bool [chains, K]."""
-
-    @property
-    def coherence(self) -> np.ndarray:
-        """NPMI of the leading words of each topic, [K]."""
-
-    @property
-    def examples(self) -> Sequence[Sequence[dict[str, Any]]]:
-        """Representative documents of each topic; none for a fit without documents."""
-
-    @property
-    def vocabulary(self) -> tuple[str, ...]:
-        """The words."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of the documents."""
-
-    @property
-    def proportions(self) -> np.ndarray:
-        """Topic proportions of the documents, [D, K]."""
-
-    @property
-    def diagnostics(self) -> Mapping[str, Mapping[str, float]]:
-        """R-hat and effective sample size by name."""
-
-    @property
-    def metrics(self) -> Sequence[Mapping[str, float]]:
-        """One record per evaluation."""
-
-    @property
-    def corpus(self) -> Mapping[str, Any]:
-        """Facts about the data."""
+    def lines(self) -> list[str]:
+        """Return a line for each topic, the most prevalent first."""
+        words = leading_words(self.topics, self.vocabulary)
+        return topic_lines(self.prevalence, words, stable=self.stable)
 
 
-class CountFit(TopicFit, Protocol):
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CountFit(TopicFit):
     """A fit of topics of counts, whose rows are probabilities of words."""
 
-    @property
-    def settings(self) -> TopicOptions:
-        """The settings of the run."""
+    settings: TopicOptions
+    proportions_error: np.ndarray  # Monte-Carlo error of the proportions of each document, [D]
+    num_empty_documents: int = 0  # documents without a word
 
+    @abc.abstractmethod
     def draws(self) -> Sequence[Draw]:
         """Return the topics to predict documents with, equally weighted."""
 
+    @abc.abstractmethod
     def shards(self, documents: sp.csr_array, *, seed: int) -> Iterator[Shares]:
         """Yield the topic proportions of documents [D, V], in bounded memory.
 
-        Rows sum to 1, or leave the share of topics that are not reported.
+        Rows sum to 1, or leave a part to topics that are not reported.
         """
-
-    @property
-    def proportions_error(self) -> np.ndarray:
-        """Monte-Carlo error of the proportions of each document, [D]."""
-
-    @property
-    def num_empty_documents(self) -> int:
-        """Number of documents without a word."""

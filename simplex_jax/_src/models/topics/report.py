@@ -60,38 +60,6 @@ def interval_ends(
     return result, kinds
 
 
-MOST_LISTED = 100
-"""Topics that a command lists; more would push important lines off the screen."""
-
-
-def topic_lines(
-    prevalence: np.ndarray,
-    described: list[str],
-    most: int = MOST_LISTED,
-    *,
-    stable: np.ndarray | None = None,
-) -> list[str]:
-    """Return one line per topic, most prevalent first, and a line that counts omitted ones.
-
-    Topics that are `stable` [K] have a star.
-    """
-    order = np.argsort(-prevalence, kind="stable")
-    stars = np.where(np.zeros(len(order)) if stable is None else stable, "*", " ")
-    lines = [f"{k:4d} {stars[k]} {100 * prevalence[k]:4.1f}%  {described[k]}" for k in order[:most]]
-    if omitted := len(order) - len(lines):
-        share = prevalence[order[most:]].sum()
-        lines.append(
-            f"and {counted(omitted, 'topic')} of {100 * share:.1f}% in all, see topics.csv"
-        )
-    return lines
-
-
-def leading_words(mean: np.ndarray, vocabulary: tuple[str, ...], most: int = 10) -> list[str]:
-    """Return the words of each topic with the largest probabilities or loadings, as one text."""
-    order = np.argsort(-mean, axis=1, kind="stable")[:, :most]
-    return [" ".join(vocabulary[word] for word in row) for row in order]
-
-
 def topic_rows(
     fitted: CountFit,
     top_words: int,
