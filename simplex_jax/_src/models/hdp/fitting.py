@@ -14,7 +14,6 @@ from simplex_jax._src.corpus import Corpus, device
 from simplex_jax._src.corpus.split import held_out
 from simplex_jax._src.draws.keys import by_native_code, split
 from simplex_jax._src.evaluate import diagnostics
-from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.fits import Mixture, Topics
 from simplex_jax._src.evaluate.partitions import number_posterior
 from simplex_jax._src.models.hdp import kernel, posterior, summary
@@ -22,8 +21,7 @@ from simplex_jax._src.models.hdp.draws import Draws
 from simplex_jax._src.models.hdp.options import Options, concentration
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.topics import data, evaluation, proportions
-from simplex_jax._src.models.topics.fits import CountFit, Shares
-from simplex_jax._src.report.examples import representative
+from simplex_jax._src.models.topics.fits import CountFit, Shares, results_of
 from simplex_jax._src.runtime import directory, session
 from simplex_jax._src.runtime.sample_files import Folder
 from simplex_jax._src.runtime.session import Run
@@ -226,20 +224,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         present=summarised.present.mean(axis=axes),
         stability=summarised.similarity,
         shared=summarised.present.mean(axis=0) >= summary.LEAST_PRESENT,
-        vocabulary=documents.vocabulary,
-        names=documents.names,
-        proportions=shares,
-        proportions_error=errors,
-        coherence=coherence(summarised.mean, documents.counts),
-        examples=representative(
-            documents.counts,
-            documents.names,
-            documents.vocabulary,
-            shares,
-            summarised.mean,
-            documents.excerpts,
-        ),
-        num_empty_documents=data.num_empty(documents),
+        **results_of(documents, summarised.mean, shares, errors),
         predictive=summarised.draws,
         traces=traces,
         partitions=partitions,

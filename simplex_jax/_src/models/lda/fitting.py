@@ -15,7 +15,6 @@ from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.corpus.device import Pages
 from simplex_jax._src.draws.keys import split
 from simplex_jax._src.evaluate import alignment, matching
-from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.models.lda import feed, memory, posterior, seeds, sharding
 from simplex_jax._src.models.lda.options import Options
@@ -24,13 +23,11 @@ from simplex_jax._src.models.topics import evaluation, proportions
 from simplex_jax._src.models.topics.data import (
     in_memory,
     is_stored,
-    num_empty,
     on_host,
     size_of,
     vocabulary_of,
 )
-from simplex_jax._src.models.topics.fits import CountFit, Draw, Shares
-from simplex_jax._src.report.examples import representative
+from simplex_jax._src.models.topics.fits import CountFit, Draw, Shares, results_of
 from simplex_jax._src.runtime import session
 from simplex_jax._src.runtime.checkpoint import ANY, MAPPED
 from simplex_jax._src.runtime.sample_files import Folder
@@ -242,22 +239,9 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         beta=concentrations["beta"][0],
         beta_sd=concentrations["beta"][1],
         stability=stability,
-        vocabulary=documents.vocabulary,
-        names=documents.names,
-        proportions=of_documents,
-        proportions_error=errors,
-        coherence=coherence(mean, documents.counts),
-        examples=representative(
-            documents.counts,
-            documents.names,
-            documents.vocabulary,
-            of_documents,
-            mean,
-            documents.excerpts,
-        ),
+        **results_of(documents, mean, of_documents, errors),
         order=order,
         shared=shared,
         samples=kept.samples(),
         stiffness=float(metrics[-1].get("stiffness", 0.0)) if metrics else 0.0,
-        num_empty_documents=num_empty(documents),
     )

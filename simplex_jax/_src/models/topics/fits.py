@@ -8,10 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.evaluate import matching
+from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.models import pipeline
+from simplex_jax._src.models.topics.data import num_empty
 from simplex_jax._src.models.topics.options import TopicOptions
 from simplex_jax._src.report.display import counted
+from simplex_jax._src.report.examples import representative
 
 
 class Draw(NamedTuple):
@@ -97,6 +101,24 @@ class TopicFit(pipeline.Fit):
         """Return a line for each topic, the most prevalent first."""
         words = leading_words(self.topics, self.vocabulary)
         return topic_lines(self.prevalence, words, stable=self.stable)
+
+
+def results_of(
+    documents: Corpus, topics: np.ndarray, proportions: np.ndarray, errors: np.ndarray
+) -> dict[str, Any]:
+    """Return the attributes of a `CountFit` about D documents, given the topics, [K, V]."""
+    counts, words = documents.counts, documents.vocabulary
+    return {
+        "vocabulary": words,
+        "names": documents.names,
+        "proportions": proportions,
+        "proportions_error": errors,
+        "coherence": coherence(topics, counts),
+        "examples": representative(
+            counts, documents.names, words, proportions, topics, documents.excerpts
+        ),
+        "num_empty_documents": num_empty(documents),
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
