@@ -42,8 +42,7 @@ def main() -> None:
     }
     print(json.dumps(held))
     if options.out:
-        result = {**kept.about(), "level": LEVEL, "held": held, "corpora": rows}
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+        kept.write(options.out, rows, level=LEVEL, held=held)
 
 
 def judge(seed: int, seconds: float) -> dict[str, float]:

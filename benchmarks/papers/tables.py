@@ -159,9 +159,10 @@ def scir_vocabulary(result: dict[str, Any]) -> Rows:
         for size in sizes:
             row = actual[name, size]
             ratio = row["perplexity"] / actual["truth", size]["perplexity"]
-            line[f"perplexity, V = {size:,}"] = shown(row["perplexity"]) + (
-                "" if name == "truth" else f" ({ratio:.2f})"
+            spread = (
+                "" if name == "truth" else f" ({ratio:.2f}; {_range(row['least'], row['most'])})"
             )
+            line[f"perplexity, V = {size:,}"] = shown(row["perplexity"]) + spread
         for size in sizes:
             line[f"mass unseen, {size:,}"] = actual[name, size]["unseen"]
         table.append(line)

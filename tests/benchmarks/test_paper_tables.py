@@ -68,6 +68,13 @@ def test_claims_have_a_verdict_and_a_section_of_the_appendix():
     assert set(links) <= anchors(PAGES["experiments"])
 
 
+def test_the_text_has_the_slopes_of_theorem_4():
+    kept_slopes = kept.read(kept.RESULTS / "papers" / "mld_theorem4.json")["settings"]["slopes"]
+    for data, told in (("all", "with all data"), ("batches of 10", "with batches")):
+        slope = kept_slopes[f"{data}, theorem's"]
+        assert re.search(rf"T\^\({slope:.2f}\)\s{told}", PAGES["experiments"])
+
+
 def test_a_row_is_the_only_one():
     name = "sggmc_circle"
     assert claims().row(name, method="GMC")["kinetic energy"] == pytest.approx(1, abs=0.01)
