@@ -14,6 +14,7 @@ from simplex_jax._src.cli import console, counts, options
 from simplex_jax._src.cli.commands import Commands, Other, Transform, load
 from simplex_jax._src.cli.console import one_line_errors, usage
 from simplex_jax._src.corpus import Corpus
+from simplex_jax._src.evaluate.diagnostics import listed
 from simplex_jax._src.models.dtm import MODEL, Fit, fitting
 from simplex_jax._src.models.dtm.options import Arguments
 from simplex_jax._src.models.dtm.slices import Sliced, sliced
@@ -107,7 +108,10 @@ def _announce(plan: Plan) -> str:
     settings, slices = plan.settings, plan.data.slices
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     number = len(slices.names)
-    ends = f": {slices.names[0]} to {slices.names[-1]}" if number > 1 else ""
+    ends = ""
+    if number > 1:
+        named = slices.names[0], slices.names[-1]
+        ends = f": {' to '.join(named)}" if slices.timed else f": {listed(slices.names)}"
     learned = ", ".join(
         f"{name} {'learned' if value == 'learn' else f'{value:g}'}"
         for name, value in (("alpha", settings.alpha), ("beta", settings.beta))

@@ -25,6 +25,7 @@ from simplex_jax._src.runtime.saved import RunError
 
 _LEADING = 10  # words of a topic and slice in the table
 _SHOWN, _CURVES = 8, 6  # words of a slice in the report, and curves of a topic
+_BAR = 3.0  # half the width of the bar of a group in a curve
 
 
 def warn(fitted: Fit) -> list[str]:
@@ -85,18 +86,16 @@ def _curve(
         return " ".join(f"{a:.1f},{b:.1f}" for a, b in rows)
 
     kinds = fitted.kinds[some, topic]
-    # A band for each run of slices whose ends are of one kind.
-    runs = np.split(np.arange(len(some)), np.flatnonzero(np.diff(kinds)) + 1)
-    bands = [
-        {
-            "points": points(
-                np.append(x[run], x[run][::-1]), np.append(ends[0, run], ends[1, run][::-1])
-            ),
-            "over_chains": kinds[run[0]] == OVER_CHAINS,
-        }
-        for run in runs
-        if kinds[run[0]] != NONE
-    ]
+    # A band for each run of slices whose ends are of one kind; a bar for each group.
+    cuts = np.flatnonzero(np.diff(kinds)) + 1 if slices.timed else np.arange(1, len(some))
+    bands = []
+    for run in np.split(np.arange(len(some)), cuts):
+        if kinds[run[0]] == NONE:
+            continue
+        there = x[run] if slices.timed else x[run] + np.array([-_BAR, _BAR])
+        low, high = (np.broadcast_to(end[run], there.shape) for end in ends)
+        around = np.append(there, there[::-1]), np.append(low, high[::-1])
+        bands.append({"points": points(*around), "over_chains": kinds[run[0]] == OVER_CHAINS})
     return {
         "line": points(x, mean),
         "dots": [(f"{a:.1f}", f"{70 - 68 * y / most:.1f}") for a, y in zip(x, mean, strict=True)],
