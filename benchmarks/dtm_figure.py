@@ -2,8 +2,8 @@
 
     python benchmarks/dtm_figure.py [--passes 3000] [--out FILE]
 
-The State of the Union by decade, 30 topics in one chain; the topic is that of "energy". Bands are
-95% intervals of the posterior; points without are of decades with too few effective samples.
+The State of the Union by decade, 30 topics in one chain; the topic is that of "energy". Lines are
+posterior means; a band is drawn where a decade has enough effective samples for an interval.
 """
 
 import argparse
