@@ -228,7 +228,7 @@ def test_the_number_of_topics_does_not_depend_on_the_start(tmp_path):
     assert len(fitted.topics) in (5, 6)
     assert matching.match(topics, fitted.topics[:5], matching.affinity).similarity.min() > 0.7
     assert "from a start with 2, " in fitted.report(tmp_path / "x.html").read_text()
-    assert any("disagree on the number of topics: " in warning for warning in fitted.warnings)
+    assert any("disagree on their number: " in sentence for sentence in fitted.verdict)
 
 
 def test_options_are_settled():
