@@ -38,7 +38,7 @@ def test_a_run_ends_with_topics_verdict_and_the_next_commands(run):
     assert lines[3].startswith("All 2 topics are stable: both chains found them")
     rest = [line.partition(":")[0] for line in lines[4:]]
     assert rest[-5:] == ["report", "this again", "over time", "spreadsheet", "your names"]
-    assert f"lda effects --model {place} --by COLUMN" in text
+    assert f"lda effects --model {place} --by year" in text
     summary = json.loads((place / "summary.json").read_text())
     assert lines[2 : 2 + len(summary["verdict"])] == summary["verdict"]
 

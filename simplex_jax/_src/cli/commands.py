@@ -53,6 +53,7 @@ class Commands(NamedTuple):
     transform: Transform  # the command `transform`
     evaluate: click.Command  # the command `evaluate`
     more: Sequence[click.Command] = ()  # further commands
+    needed: str = ""  # options that an INPUT needs, for the example in the help
     of_embedded: Collection[str] = ()  # reading options that apply to the embedded corpus
     # `(input, reading, typed) -> None`, or a UsageError if an option on the command line has no
     # effect on this input; `typed` has the flags by name.
@@ -63,9 +64,9 @@ class Commands(NamedTuple):
     named: bool = False  # whether fits have `topic_names`
     # `(fit, plan, source, directory) -> fit`, with more results for the report
     complete: Callable[[Any, Plan, dict[str, Any], Path], Any] = lambda fitted, *run: fitted
-    # `(fit, input, directory) -> commands` to name at the end of a run, by what they do; the input
-    # is None for the embedded corpus
-    following: Callable[[Any, str | None, str], dict[str, str]] = lambda *run: {}
+    # `(fit, source, directory) -> commands` to name at the end of a run, by what they do; `source`
+    # is as in `config.json`, with the input None for the embedded corpus
+    following: Callable[[Any, dict[str, Any], str], dict[str, str]] = lambda *run: {}
     # `settings -> devices` requested per process; None for all
     devices: Callable[[Any], int | None] = lambda settings: None
     # Similarity of topics (see `matching.align`), for models with a given number of them

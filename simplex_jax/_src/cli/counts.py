@@ -324,7 +324,9 @@ def write_proportions(
 def write_own_proportions(fitted: Any, out: Path, *, rest: bool = False) -> list[Path]:
     """Write the topic proportions of the documents of a run; see `Transform`."""
     if not len(fitted.proportions):
-        raise ValueError("the run has no proportions of its documents: give them as INPUT")
+        raise ValueError(
+            "the run did not write the proportions of its documents: give the documents as INPUT"
+        )
     parts = [(fitted.proportions, fitted.proportions_error)]
     directory.write_proportions(out, fitted.names, len(fitted.topics), parts, rest=rest)
     return [out]
@@ -337,14 +339,14 @@ def transform_command(model: str, *, error: str, rest: bool = False) -> Transfor
     """
     more = ", and `other`, the share of topics that are not reported" if rest else ""
     return Transform(
-        help=f"""Write the topic proportions of the documents of INPUT, given the topics of a run.
+        help=f"""Infer the topic proportions of documents, and write them.
 
-        INPUT is in any format that `simplex-jax {model}` reads. Words are matched to those of the
-        model; tokens of other words are left out. Without INPUT the file has the documents of the
-        run itself, and --out names it. Like the doc_topics.npz of a run, it has the arrays
-        `proportions` [D, K], `documents` (their names) and `error` ({error}){more}. With --out
-        NAME.csv it is a table with one document a line. The proportions of a document depend only
-        on its words and the seed. Memory use is bounded by the size of the corpus.
+        INPUT has the documents, in any format that `simplex-jax {model}` reads. Words are matched
+        to those of the model; tokens of other words are left out. Without INPUT the file has the
+        documents of the run itself, and --out names it. Like the doc_topics.npz of a run, it has
+        the arrays `proportions` [D, K], `documents` (their names) and `error` ({error}){more}. With
+        --out NAME.csv it is a table with one document a line. The proportions of a document depend
+        only on its words and the seed. Memory use is bounded by the size of the corpus.
         """,
         ending="doc_topics.npz",
         write=functools.partial(write_proportions, rest=rest),

@@ -131,6 +131,8 @@ class GroupedCommand(click.Command):
                 formatter.write(f"{'':{formatter.current_indent}}{example}\n")
         records: dict[str, list[tuple[str, str]]] = {title: [] for title in self._groups}
         for param in sorted(self.get_params(ctx), key=self._place):
+            if not isinstance(param, click.Option):
+                continue  # the help text describes arguments
             if (record := param.get_help_record(ctx)) is not None:
                 records[self._group_of(param)].append(record)
         for title, entries in records.items():
@@ -140,7 +142,7 @@ class GroupedCommand(click.Command):
         if not ctx.meta.get(_ALL):
             others = [title.lower() for title in records if title != COMMON and records[title]]
             formatter.write_paragraph()
-            formatter.write_text(f"--help-all also lists the options of {', '.join(others)}.")
+            formatter.write_text(f"--help-all also lists further options: {', '.join(others)}.")
 
     def _place(self, param: click.Parameter) -> int:
         """Return the place of a parameter among the common ones; others keep their order."""

@@ -230,7 +230,8 @@ _PLACES = (
 )
 # Options of the first level of the help, and of groups below it; models have the others.
 _COMMON = (
-    *("num_topics", "alpha", "beta", "kind", "chains", "passes", "time_limit", "seed"),
+    *("time", "by", "slices", "num_topics", "alpha", "beta", "kind", "chains", "passes"),
+    *("time_limit", "seed"),
     *("text_column", "stop_words", "out", "overwrite", "resume", "quiet", "help", "help_all"),
 )
 _LENGTH = ("eval_every", "sample_every", "keep_samples", "share_error", "repeats")
@@ -264,10 +265,10 @@ def fit_command(commands: Commands) -> click.Command:
     groups: dict[str, Collection[str]] = {
         groups_of.COMMON: _COMMON,
         "Length": (*_LENGTHS, *commands.goal, *_LENGTH),
+        "Model": names,
         "Reading": commands.reading,
         "Output": _OUTPUT,
         "Several processes": _PROCESSES,
-        "Model": names,
     }
 
     @click.command(
@@ -275,7 +276,9 @@ def fit_command(commands: Commands) -> click.Command:
         cls=groups_of.GroupedCommand,
         groups=groups,
         examples=[
-            f"simplex-jax {model.name} INPUT --out run/",
+            " ".join(
+                ["simplex-jax", model.name, "INPUT", *commands.needed.split(), "--out", "run/"]
+            ),
             f"simplex-jax {model.name} --resume run/ --passes 1000",
             f"simplex-jax {model.name} report run/",
         ],
@@ -611,7 +614,7 @@ def _train(
     for sentence in fitted.verdict:
         tell(sentence)
     following = {"report": options.shown(directory / files.REPORT), "this again": fitted.again}
-    following |= commands.following(fitted, config["source"]["input"], place)
+    following |= commands.following(fitted, config["source"], place)
     for name, entry in following.items():
         if entry:
             tell(f"{name + ':':12} {entry}")
@@ -686,7 +689,8 @@ def _transform_command(commands: Commands) -> click.Command:
 _TOPIC_NAMES = click.option(
     "--topic-names",
     type=options.PATH,
-    help="Names of topics, a line for each: its number, a tab and the name. The run keeps them, "
+    help="File of names of topics, a line for each: its number and the name, with a blank or a tab "
+    "between them. The run keeps them, "
     "for its tables and effects, and when it is resumed; an empty file removes them.",
 )
 
@@ -697,18 +701,18 @@ def _read_names(path: Path, topics: int) -> dict[int, str]:
     for line, text in enumerate(path.read_text("utf-8-sig").splitlines(), start=1):
         if not text.strip():
             continue
-        number, _, name = text.partition("\t")
-        place = int(number) if number.strip().isdecimal() else -1
-        if not name.strip() or not 0 <= place < topics:
+        number, *names_given = text.split(maxsplit=1)
+        place = int(number) if number.isdecimal() else -1
+        if not names_given or not 0 <= place < topics:
             raise error_at(
                 path,
-                f"{text!r} is not a number of a topic from 0 to {topics - 1}, a tab and a name",
-                "write for example 3<TAB>Farms",
+                f"{text!r} is not a number of a topic from 0 to {topics - 1} and a name",
+                "write for example 3 Farms, with a blank or a tab between them",
                 line=line,
             )
         if place in names:
             raise error_at(path, f"topic {place} has a name already", "leave one out", line=line)
-        names[place] = name.strip()
+        names[place] = names_given[0].strip()
     return names
 
 

@@ -476,7 +476,7 @@ def location(path: Path) -> Path:
     if path != STANDARD_INPUT:
         return path
     if sys.stdin is None:  # as in a program started without it
-        raise error_at(path, "standard input is closed", "name a file, or send it one")
+        raise error_at(path, "standard input is closed", "pass the name of a file, or pipe data in")
     return Path(_spooled(sys.stdin).name)
 
 

@@ -181,9 +181,9 @@ def chain_notes(
         # Only of topics; concentrations and predictions keep their intervals.
         fate = ""
         if any(name.startswith(_SHARE) for name in few):
-            fate = ", which such topics are shown without"
+            fate = ", so such topics are shown without"
             if len(in_chain) > 1:
-                fate += " (those in all chains with the range of their share over the chains)"
+                fate += " (those in all chains with the range of their prevalence over the chains)"
         warnings.append(
             f"Fewer than {ENOUGH} effective samples of {_named(few, total)}: too few for "
             f"intervals{fate}; a longer run gives more."

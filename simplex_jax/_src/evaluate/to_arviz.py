@@ -37,7 +37,7 @@ def run_to_arviz(
 
     Args:
         positions: Positions collected by `run`, leaves [draws, ...], or [draws, chains, ...] for a
-            kernel of `base.chains`; log-probabilities are not transformed.
+            kernel of `simplex_jax.chains`; log-probabilities are not transformed.
         info: Infos it collected, leaves with the same leading axes, or None; use `run(...,
             collect=lambda state, info: (state.position, info))`.
         chains: Whether the leaves have a chain axis.

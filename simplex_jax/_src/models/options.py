@@ -99,7 +99,7 @@ class RunOptions:
     """Run options that all models have; a model redeclares those that differ."""
 
     batch_size: int | None = option(
-        "Documents or rows in a batch.",
+        "Documents or rows in a batch, the part of the data that an update reads.",
         default=None,
         least=1,
         unset="chosen by the size of the data",
@@ -111,13 +111,19 @@ class RunOptions:
         changeable=True,
     )
     steps: int | None = option(
-        "Length in updates, instead.", default=None, least=1, changeable=True, parameter=None
+        "Length of the run in updates, in place of passes.",
+        default=None,
+        least=1,
+        changeable=True,
+        parameter=None,
     )
     seconds: float | None = option(
-        "Length in seconds of training, instead.", default=None, changeable=True
+        "Length of the run in seconds of training, in place of passes.",
+        default=None,
+        changeable=True,
     )
     eval_every: int | None = option(
-        "Updates between evaluations.",
+        "Updates between evaluations on the held-out data.",
         default=None,
         least=1,
         unset="4 passes, or fewer in a large corpus; more if evaluations would take over a 20th of "
@@ -133,7 +139,12 @@ class RunOptions:
         "time",
         parameter=None,
     )
-    chains: int = option("Parallel chains.", default=1, least=1, parameter="n_chains")
+    chains: int = option(
+        "Number of independent chains, run side by side.",
+        default=1,
+        least=1,
+        parameter="n_chains",
+    )
     keep_samples: int | None = option(
         "Posterior samples to keep of each chain, evenly spaced over the last half of the run, or "
         "all of them if there are fewer. Each takes 4 bytes per topic and word, on disk, or in "

@@ -45,7 +45,7 @@ class Session:
         "Documents or rows to hold out and predict.",
         default=0,
         least=0,
-        unset="a tenth, at most 1000, if they can be predicted",
+        unset="none in Python; of the command a tenth, at most 1000, if they can be predicted",
         parameter=None,
     )
     holdout_seed: int | None = option(
@@ -57,11 +57,15 @@ class Session:
         parameter=None,
     )
     heldout: Any = option(
-        "Other documents to predict, as returned by `hold_out`.", default=None, parameter=None
+        "Other data to predict, in place of holdout: for models of counts of words, a pair of "
+        "arrays [D, V], the counts of the observed and of the target tokens of each document; for "
+        "vectors and rows, such data.",
+        default=None,
+        parameter=None,
     )
     hooks: Sequence[Callback] = option(
-        "Called with an `Event` after every evaluation, such as `hooks.Progress`. They are not in "
-        "checkpoints: after a resume an `EarlyStop` counts anew.",
+        "Called with an `Event` after every evaluation, such as `runtime.Progress`. They are not "
+        "in checkpoints: after a resume an `EarlyStop` counts anew.",
         default=(),
         parameter=None,
     )
@@ -217,8 +221,8 @@ def plan_of(model: Model[O, F], data: Any, chosen: O, session: Session) -> Plan[
         held = total - len(train.names)
         if heldout is None and session.holdout is not None:
             raise ValueError(
-                f"holdout {count}: none of them has anything to predict, or none of the others "
-                "anything to learn from: hold out more, or others (holdout_seed, --holdout-seed)"
+                f"holdout {count}: all those that were held out, or all others, are empty: "
+                "hold out more, or others (holdout_seed, --holdout-seed)"
             )
     settings = model.resolve_options(train, heldout, chosen)
     return Plan(everything, train, heldout, held, settings, model.digest(everything), seed)

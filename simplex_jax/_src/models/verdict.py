@@ -11,7 +11,8 @@ from simplex_jax._src.models.goal import TOLERANCE
 from simplex_jax._src.report.display import counted, percent
 
 SETTLED = "The predictions have settled: good enough to read, label and explore."
-MORE_TOPICS = "A longer run makes more topics stable and their prevalence more certain"
+_MORE_TOPICS = "A longer run makes more topics stable and their prevalence more certain"
+_ONE_CHAIN = "A longer run makes the prevalence of topics more certain"
 
 _LONGER = 4
 """Factor by which a verdict proposes to lengthen a run."""
@@ -109,6 +110,11 @@ def topics(fitted: Any, kinds: np.ndarray, ranges: np.ndarray) -> str:
 
 def _all(total: int) -> str:
     return "The topic is" if total == 1 else f"All {total} topics are"
+
+
+def more_topics(fitted: Any, command: str) -> list[str]:
+    """Return the line of a verdict on what a longer run does for topics; see `improvement`."""
+    return improvement(_MORE_TOPICS if len(fitted.shared) > 1 else _ONE_CHAIN, command)
 
 
 def improvement(what: str, command: str) -> list[str]:

@@ -82,7 +82,7 @@ def run(
 
     Args:
         key: A PRNG key.
-        kernel: A kernel; see `base.chains` for many chains.
+        kernel: A kernel; see `chains` for many chains.
         state: Its state, from `kernel.init` or from an earlier run.
         stream: A stream of `simplex_jax.batches` (`batches.none` for kernels that need none), or
             any iterable of batches, starting with the batch of the state's step. An iterable is
@@ -329,7 +329,7 @@ def _describe(advance: Callable, stream: Stream, state: State, step: int, length
         "the estimator"
         if number == 1
         else "the step size is too large, the density is not finite everywhere, or something that "
-        "changes from step to step (a schedule, the data) left its range"
+        "changes from step to step (a schedule, the data) became invalid"
     )
     return f"{', '.join(names)} became NaN in update {number}: {reason}"
 

@@ -125,7 +125,7 @@ def length(
     if total is not None:
         if total > MAX_STEPS:
             raise ValueError(
-                f"{total:g} steps are more than a run can number: give fewer passes or steps"
+                f"{total:g} steps exceed the maximum, {MAX_STEPS:,}: give fewer passes or steps"
             )
         total = max(1, round(total))
     intervals = options.eval_every or eval_every, options.sample_every or sample_every

@@ -28,8 +28,9 @@ def to_blackjax(kernel: Kernel, stream: Stream, key: jax.Array) -> Any:
     `step_sizes` has rules for the other kernels.
 
     Args:
-        kernel: A kernel. For several chains with the same batches use `base.chains`; `jax.vmap` of
-            `init` and `step` gives the same samples, but gathers the batch again for each chain.
+        kernel: A kernel. For several chains with the same batches use `simplex_jax.chains`;
+            `jax.vmap` of `init` and `step` gives the same samples, but gathers the batch again for
+            each chain.
         stream: A stream of batches, see `batches`.
         key: The PRNG key of the batches. It is the same at every step, so that `batches.shuffled`
             has its epochs.

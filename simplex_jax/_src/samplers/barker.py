@@ -113,7 +113,7 @@ def build(
 
     Returns:
         A kernel over trees of real arrays. All of them are accepted or rejected together: use
-        `base.chains` for many independent chains.
+        `simplex_jax.chains` for many independent chains.
 
     Raises:
         ValueError: `step_size` or `preconditioner` is out of range.

@@ -127,7 +127,7 @@ def build(
     Metropolis-adjusted mirror Langevin algorithm*, algorithm 1). The stationary distribution is
     exact at every step size, and no proposal leaves the set. The noise of y depends on x, unlike
     that of `samplers.mld`: two processes with the same stationary distribution. All rows and leaves
-    are accepted or rejected together: use `base.chains` for many independent chains.
+    are accepted or rejected together: use `simplex_jax.chains` for many independent chains.
 
     For a Dirichlet posterior, with the entropic map, this is `rld` of `benchmarks/baselines`
     with `REDUCED_NATURAL`, its Fisher metric and `metropolis`, which works with log-probabilities.

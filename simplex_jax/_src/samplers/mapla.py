@@ -165,8 +165,8 @@ def build(
     Metropolis-adjusted preconditioned Langevin algorithm*), and rejected outside the set, so the
     stationary distribution is exact at every step size. Unlike `samplers.mamla` it needs no inverse
     of a gradient, and its metric need not be a second derivative. A step computes two matrices, at
-    O(d^3) each. All rows and leaves are accepted or rejected together: use `base.chains` for many
-    independent chains.
+    O(d^3) each. All rows and leaves are accepted or rejected together: use `simplex_jax.chains` for
+    many independent chains.
 
     Args:
         log_density: `(position) -> scalar`, the log of a density with respect to volume; it must be

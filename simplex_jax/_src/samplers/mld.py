@@ -112,7 +112,7 @@ def build(
         estimator: Estimates the gradient of the log density, at x in the primal form and at y in
             the dual form; see `simplex_jax.gradients`.
         mirror: The mirror map, for every leaf of the position: see `simplex_jax.geometry.mirror`.
-            For several spaces combine kernels with `base.product`.
+            For several spaces combine kernels with `simplex_jax.product`.
         step_size: h, positive, or a schedule of the number of updates.
         form: "primal" or "dual".
 

@@ -104,8 +104,9 @@ def build(
         alpha: Prior concentrations, finite and positive: an array that broadcasts to the leaves of
             the position, or a tree of them with the structure of the position.
         step_size: h, positive, or a schedule of the number of updates.
-        total: "carried", as in the paper, or "refreshed", which is exact with latent assignments
-            too; see `samplers.expanded`.
+        total: The sum of theta: "carried" from update to update, as in the paper, or "refreshed",
+            drawn anew before each from Gamma(sum of a, 1), which is exact with latent assignments
+            too.
 
     Returns:
         A kernel over log-probabilities.

@@ -54,7 +54,7 @@ def build(estimator: Estimator, step_size: StepSize, *, preconditioner: PyTree =
     variance epsilon; M is the constant diagonal preconditioner of their section 6.) Steps of
     constant size have a bias of O(h), and a gradient of variance V inflates the noise variance 2 h
     M by h^2 M^2 V, so h M V should be far below 2. Steps that decay as in
-    `schedules.polynomial_decay` with 0.5 < kappa <= 1 are exact in the limit. On a normal of
+    `step_sizes.polynomial_decay` with 0.5 < kappa <= 1 are exact in the limit. On a normal of
     variance S, steps h M of 2 S or more diverge.
 
     Args:

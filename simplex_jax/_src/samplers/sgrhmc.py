@@ -234,8 +234,9 @@ def build(
         step_size: h, positive and below pi sqrt(2), half a period of the oscillation, or a schedule
             of the number of updates. Steps above 1 gain nothing.
         friction: c, positive. 2 is critical; above it the chain moves like SCIR with step h / c.
-        total: "carried", or "refreshed" from Gamma(sum of prior and counts, 1) before every step,
-            which is right with latent assignments too; see `samplers.expanded`.
+        total: The sum of theta: "carried" from update to update, or "refreshed" from
+            Gamma(sum of prior and counts, 1) before every step, which is right with latent
+            assignments too.
 
     Returns:
         A kernel over log-probabilities.

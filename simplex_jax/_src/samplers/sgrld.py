@@ -78,8 +78,9 @@ def build(
             the position, or a tree of them with the structure of the position.
         step_size: h, positive and below 2, where the step starts to diverge; or a schedule of the
             number of updates.
-        total: "carried", as in the paper, or "refreshed", drawn from Gamma(sum alpha, 1) before
-            every step; see `samplers.expanded`.
+        total: The sum of theta: "carried" from update to update, as in the paper, or "refreshed",
+            drawn from Gamma(sum alpha, 1) before every step, which removes the bias that a carried
+            total has with latent assignments.
 
     Returns:
         A kernel over log-probabilities.

@@ -122,7 +122,7 @@ def test_settings_go_into_json_and_back():
         ({"num_topics": 2, "step_size": [0.1, 0.2]}, r"step_size must be a number or \(A, TAU"),
         ({"num_topics": 2, "step_size": "fast"}, "step_size must be a number"),
         ({"num_topics": 2, "step_size": lambda step: 0.1}, "step_size must be .* not a function"),
-        ({"num_topics": 2, "passes": 1e30}, "more than a run can number"),
+        ({"num_topics": 2, "passes": 1e30}, "steps exceed the maximum"),
         ({"num_topics": 2, "steps": 2.7}, "steps"),
         ({"num_topics": 2, "chains": 0}, "chains"),
         ({"num_topics": 2, "keep_samples": -1}, "keep_samples"),

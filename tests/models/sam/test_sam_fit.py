@@ -105,7 +105,7 @@ def test_chains_of_documents_begin_near_their_modes(local):
     """From equal shares, far in a tail, most documents would never move: see the mutant."""
     fitted = sam.fit(of_one_topic_each(), 3, alpha=0.3, steps=40, seed=1, local=local)
     assert shares_that_never_moved(fitted) == 0
-    assert not [text for text in fitted.warnings if "moves of documents' proportions" in text]
+    assert not [text for text in fitted.warnings if "moves of documents" in text]
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_chains_that_begin_at_equal_shares_stay_there_and_a_warning_says_so(monk
     fitted = sam.fit(of_one_topic_each(), 3, alpha=0.3, steps=40, seed=1)
     jax.clear_caches()
     assert shares_that_never_moved(fitted) > 0.5
-    assert [text for text in fitted.warnings if "moves of documents' proportions" in text]
+    assert [text for text in fitted.warnings if "moves of documents" in text]
 
 
 def test_one_topic_is_the_direction_of_the_documents():
@@ -127,7 +127,7 @@ def test_one_topic_is_the_direction_of_the_documents():
     assert fitted.topics[0] @ total > (1 - 1e-3) * np.linalg.norm(total)
     np.testing.assert_array_equal(fitted.proportions, np.ones((42, 1)))
     assert {record["local_acceptance"] for record in fitted.metrics} == {1.0}
-    assert not [text for text in fitted.warnings if "moves of documents' proportions" in text]
+    assert not [text for text in fitted.warnings if "moves of documents" in text]
 
 
 @pytest.mark.slow
@@ -259,7 +259,7 @@ def test_warnings():
     few = [{"heldout_ess": 300.0}] * 2 + [{"heldout_ess": size} for size in (2.0, 3.0)]
     result = fitting.topic_warnings(few, np.eye(2), [0.9, 0.9])
     assert len(result) == 1
-    assert "worth 2.5 effective draws" in result[0]
+    assert "2.5 effective draws" in result[0]
     assert not fitting.topic_warnings(few[::-1], np.eye(2), [0.9, 0.9])
     noisy = [{"log_perplexity": value} for value in [5.0, 5.2, 4.9, 5.1] * 10]
     assert not fitting.topic_warnings(noisy, np.eye(2), [0.9, 0.9])
@@ -371,7 +371,7 @@ def test_held_out_documents_may_have_no_direction():
         train, heldout = sam.MODEL.hold_out(alone, 1, seed)
         sizes[heldout is None] = len(train.names), seed
     assert (sizes[True][0], sizes[False][0]) == (4, 3)
-    with pytest.raises(ValueError, match="holdout 1: none of them has anything to predict"):
+    with pytest.raises(ValueError, match="holdout 1: all those that were held out"):
         sam.fit(alone, 1, holdout=1, holdout_seed=sizes[True][1])
 
 

@@ -39,7 +39,7 @@ def fit(rows: Any, arguments: Arguments) -> Fit:
     their scale. Missing cells are left out of the likelihood, not imputed; whether a cell is
     missing must not depend on its value.
 
-    Ctrl-C (SIGINT) and SIGTERM end the run early, with a summary; see `pipeline.train`.
+    Ctrl-C (SIGINT) and SIGTERM end the run early, and the samples so far are summarised.
 
     Args:
         rows: A `corpus.Corpus`, whose rows are counts; texts, a sequence of N strings, whose words

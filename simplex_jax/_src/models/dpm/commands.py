@@ -28,7 +28,7 @@ from simplex_jax._src.models.records import Plan
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory, output
 
-HELP = """Cluster the rows of INPUT, infer the number of clusters, and write them to a directory.
+HELP = """Find clusters of the rows of INPUT, and their number.
 
 INPUT is a table (.csv or .tsv, see --format) of categories, numbers and counts (see --kind), or any
 corpus that `simplex-jax lda` reads, whose rows are counts; - is standard input. Without INPUT,
@@ -274,7 +274,7 @@ def _transform(
 @options.common_options
 @one_line_errors
 def evaluate(input: Path, model: Path, quiet: bool, **reading: Any) -> None:
-    """Print how well the mixtures of a run predict the rows of INPUT, as JSON.
+    """Print how well the mixtures of a run predict rows, as JSON.
 
     `log_predictive` is the mean over the rows of their log predictive density, averaged over the
     samples of the run and including new clusters; `log_predictive_samples` has the mean, the least

@@ -316,7 +316,7 @@ class DirichletProcessMixture(
             (1). For "multinomial": "concentration" (0.5). For "von_mises_fisher":
             "concentrations", "weights", "mean" and "strength".
         {options}
-        callbacks: Hooks, called with an `Event` after every evaluation, e.g. `hooks.Progress()`.
+        callbacks: Hooks, called with an `Event` after every evaluation, e.g. `runtime.Progress()`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
 
     Attributes:

@@ -68,7 +68,7 @@ class Options(RunOptions):
         unset=None,
     )
     alpha: float | str = concentration(
-        "Concentration of the process; larger ones make more clusters. learn: sample it.",
+        "Concentration of the Dirichlet process; larger ones make more clusters. learn: sample it.",
         default="learn",
     )
     alpha_prior: tuple[float, float] | None = gamma_prior("alpha", unset="1,1")
@@ -81,21 +81,22 @@ class Options(RunOptions):
         parameter=None,
     )
     sampler: str = option(
-        "Sampler of sticks and components.",
+        "Sampler of the weights of the clusters (stick breaking) and of their components.",
         default="exact",
         choices=("exact", "scir"),
     )
     counts: str = option(
-        "memoised: exact Gibbs steps for any batch. subsampled: an approximation in which the "
-        "batch stands for all rows.",
+        "How the rows outside a batch are counted. memoised: by the clusters that they are in, so "
+        "that Gibbs steps are exact for any batch. subsampled: an approximation in which the batch "
+        "stands for all rows.",
         default="memoised",
         choices=model.COUNTS,
     )
     atom_step_size: float | None = option(
-        "Step size of the components, for scir.", default=None, unset="0.1"
+        "Step size of the sampler scir for the components.", default=None, unset="0.1"
     )
     stick_step_size: float | None = option(
-        "Step size of the sticks, for scir.", default=None, unset="0.1"
+        "Step size of the sampler scir for the weights of the clusters.", default=None, unset="0.1"
     )
     split_merge: int | None = option(
         "Split-merge moves per update (exact sampler, memoised counts).",
@@ -112,13 +113,14 @@ class Options(RunOptions):
         unset="a partition into up to 60 that predicts well, one for each chain",
     )
     capacity: int = option(
-        "Initial number of sticks, more for many clusters; it grows if needed.",
+        "Number of clusters that memory is first reserved for; it grows if needed.",
         default=64,
         least=1,
         parameter=None,
     )
     loss: str = option(
-        "Loss of the point partition: variation of information, or Binder's.",
+        "Loss by which the samples are summarised as one partition: vi is the variation of "
+        "information, binder Binder's loss.",
         default="vi",
         choices=partitions.LOSSES,
     )

@@ -40,7 +40,7 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
     and how fast it forgets, is learned. With groups and no times, groups vary around the base; with
     both, each group has its own course in time.
 
-    Ctrl-C (SIGINT) and SIGTERM end the run early, with a summary; see `pipeline.train`.
+    Ctrl-C (SIGINT) and SIGTERM end the run early, and the samples so far are summarised.
 
     Args:
         corpus: A `corpus.Corpus`, or a table of its counts [D, V]; or texts, a sequence of D

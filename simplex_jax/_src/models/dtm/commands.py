@@ -37,8 +37,8 @@ _COLUMNS = {
     "metadata": click.option(
         "--metadata",
         type=options.PATH,
-        help="File with these columns, a record for each document by its name: CSV, TSV or JSON "
-        "lines.  [default: INPUT itself]",
+        help="File with the columns of --time and --by, a record for each document by its name: "
+        "CSV, TSV or JSON lines.  [default: INPUT itself]",
     ),
 }
 _SLICES = {
@@ -129,12 +129,15 @@ def _outcome(fitted: Fit) -> str:
     return "\n".join(fitted.lines())
 
 
-def _following(fitted: Fit, input: str | None, directory: str) -> dict[str, str]:
+def _following(fitted: Fit, source: dict[str, Any], directory: str) -> dict[str, str]:
     """Return commands that continue from a run; see `Commands`."""
-    del input
-    columns = " --time COLUMN" * fitted.slices.timed + " --by COLUMN" * bool(fitted.slices.groups)
+    del fitted
+    named = {flag: source["reading"].get(flag) for flag in ("time", "by")}
+    if source["input"] is None:
+        named["time"] = _YEAR
+    columns = "".join(f" --{flag} {shlex.quote(name)}" for flag, name in named.items() if name)
     run = shlex.quote(directory)
-    command = f"simplex-jax dtm transform --model {run} INPUT{columns} --out shares.csv"
+    command = f"simplex-jax dtm transform --model {run} INPUT{columns} --out proportions.csv"
     return {"new texts": command}
 
 
@@ -170,13 +173,13 @@ def _write(
 @options.common_options
 @one_line_errors
 def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -> None:
-    """Print how well the topics of a run predict the documents of INPUT, as JSON.
+    """Print how well the topics of a run predict documents, as JSON.
 
-    The tokens of each document are split at random into two halves. Topic shares are inferred from
-    one half given the mean topics of the document's slice, by --time and --by, or of all slices
-    without these; `perplexity` is exp of the mean negative log-probability of the tokens of the
-    other half. Tokens of unknown words are ignored. Coherences are those of the ten top words, over
-    all slices, in these documents.
+    The tokens of each document are split at random into two halves. Topic proportions are inferred
+    from one half given the mean topics of the document's slice, by --time and --by, or of all
+    slices without these; `perplexity` is exp of the mean negative log-probability of the tokens of
+    the other half. Tokens of unknown words are ignored. Coherences are those of the ten top words,
+    over all slices, in these documents.
     """
     fitted, earlier = load(MODEL, model)
     other = _other(fitted, input, reading, earlier)
@@ -192,8 +195,9 @@ def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -
 
 COMMANDS = Commands(
     model=MODEL,
-    help="Find topics in INPUT that change through time (--time) or between groups (--by), and "
-    "write them to a directory.\n\n" + counts.INPUT,
+    help="Find topics that change through time or between groups.\n\nDocuments have a "
+    "time (--time COLUMN), a group (--by COLUMN) or both. " + counts.INPUT,
+    needed="--time COLUMN",
     reading={**_COLUMNS, **_SLICES, **counts.READING},
     file_reading={**counts.FILE_OPTIONS, **_COLUMNS},
     check_reading=_check,
@@ -205,14 +209,14 @@ COMMANDS = Commands(
     announce=_announce,
     outcome=_outcome,
     transform=Transform(
-        help="""Write the topic shares of the documents of INPUT, given the topics of a run.
+        help="""Infer the topic proportions of documents, and write them.
 
         With --time or --by, a document has the topics of its slice, or of that whose time is the
-        nearest; without them, the means over all slices. INPUT is in any format that `simplex-jax
-        dtm` reads. Words are matched to those of the model; tokens of other words are left out. The
-        file has the arrays `proportions` [D, K], `documents` (their names) and `error` (estimated
-        Monte-Carlo error of each document's most uncertain share). With --out NAME.csv it is a
-        table with one document a line.
+        nearest; without them, the means over all slices. INPUT has the documents, in any format
+        that `simplex-jax dtm` reads. Words are matched to those of the model; tokens of other words
+        are left out. The file has the arrays `proportions` [D, K], `documents` (their names) and
+        `error` (estimated Monte-Carlo error of each document's most uncertain proportion). With
+        --out NAME.csv it is a table with one document a line.
         """,
         ending="doc_topics.npz",
         write=_write,

@@ -657,7 +657,7 @@ def in_slices(
         means, error = proportions.joined(parts, (room, settings.num_topics))
         shares[rows], errors[rows] = means[: len(rows)], error[: len(rows)]
         done += len(rows)
-        progress("shares of documents", done, len(place))
+        progress("proportions of documents", done, len(place))
     return shares, errors
 
 

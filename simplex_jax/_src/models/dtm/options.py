@@ -57,8 +57,8 @@ class Options(TopicOptions):
         "passes", default=None, unset="500, unless steps or seconds are given"
     )
     static_passes: int = option(
-        "First passes, in which topics are the same in all slices, as in LDA: a start for the "
-        "others, of which no sample is taken.",
+        "Number of first passes, in which topics are the same in all slices, as in LDA: a start "
+        "for the others, of which no sample is taken.",
         default=150,
         least=0,
     )
@@ -81,12 +81,15 @@ class Options(TopicOptions):
         default=SHARE_ERROR,
     )
     alpha: Any = concentration(
-        "Concentration of topic proportions, mean over the topics. learn: sample it.",
+        "Concentration of the topic proportions of a document, mean over the topics. "
+        "learn: sample it.",
         default="learn",
     )
     alpha_prior: tuple[float, float] | None = gamma_prior("alpha", unset="1,10")
     beta: Any = concentration(
-        "Concentration of the bases of the topics, per word. learn: sample it.", default="learn"
+        "Concentration of the base of a topic, its mean over the slices, per word (not the sum). "
+        "learn: sample it.",
+        default="learn",
     )
     beta_prior: tuple[float, float] | None = gamma_prior("beta", unset="1,20")
 

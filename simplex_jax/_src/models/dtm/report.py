@@ -39,8 +39,9 @@ def warn(fitted: Fit) -> list[str]:
     done = fitted.done.get("passes", fitted.done.get("steps", math.inf))
     if done <= fitted.settings.static_passes:
         sentences.append(
-            f"The run ended after {done:g} passes, in which topics do not change yet "
-            f"(static_passes is {fitted.settings.static_passes}): run it longer."
+            f"The run ended after {done:g} passes, and topics do not change yet in the first "
+            f"{fitted.settings.static_passes}: run it for several times as many, or lower "
+            "static_passes (--static-passes)."
         )
     if many := np.flatnonzero(fitted.slices.documents == 1).size:
         sentences.append(
@@ -62,7 +63,7 @@ def judge(fitted: Fit, longer: str) -> list[str]:
             + f" {mixed.mean():.0%} of the topics of slices have intervals."
         )
     if verdict.SETTLED not in sentences[0] or not mixed.all():
-        sentences += verdict.improvement(verdict.MORE_TOPICS, longer)
+        sentences += verdict.more_topics(fitted, longer)
     return sentences
 
 

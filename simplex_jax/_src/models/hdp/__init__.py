@@ -36,7 +36,7 @@ MODEL = Fit.MODEL = Model(
 def fit(corpus: Any, arguments: Arguments) -> Fit:
     """Sample the topics of a corpus, and their number.
 
-    Ctrl-C (SIGINT) and SIGTERM end the run early, with a summary; see `pipeline.train`.
+    Ctrl-C (SIGINT) and SIGTERM end the run early, and the samples so far are summarised.
 
     Args:
         corpus: A `corpus.Corpus`, or a table of its counts [D, V]; or texts, a sequence of D

@@ -18,7 +18,7 @@ def warn(fitted: Fit) -> list[str]:
     if others > _MOST_OTHERS:
         sentences.append(
             f"{100 * others:.0f}% of the tokens are at topics that fewer than half of the samples "
-            "have, which are not shown: run it longer."
+            "have, and which are therefore not shown: run it longer."
         )
     sentences += few_samples(fitted.num_samples)
     return sentences + empty_warnings(fitted.num_empty_documents, len(fitted.names))
@@ -35,5 +35,5 @@ def judge(fitted: Fit, longer: str) -> list[str]:
     if apart:
         sentences[1] += f" The chains disagree on their number: {numbers_by_chain(fitted)}."
     if apart or verdict.SETTLED not in sentences[0] or (kinds != INTERVAL).any():
-        sentences += verdict.improvement(verdict.MORE_TOPICS, longer)
+        sentences += verdict.more_topics(fitted, longer)
     return sentences

@@ -66,11 +66,11 @@ def _outcome(fitted: Fit) -> str:
 @options.common_options
 @one_line_errors
 def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -> None:
-    """Print how well the topics of a run predict the documents of INPUT, as JSON.
+    """Print how well the topics of a run predict documents, as JSON.
 
-    The tokens of each document are split at random into two halves. Topic shares are inferred from
-    one half given all topics of each kept sample, reported or not; `perplexity` is exp of the mean
-    negative log-probability of the tokens of the other half, averaged over the samples. Tokens
+    The tokens of each document are split at random into two halves. Topic proportions are inferred
+    from one half given all topics of each kept sample, reported or not; `perplexity` is exp of the
+    mean negative log-probability of the tokens of the other half, averaged over the samples. Tokens
     of unknown words are ignored. Coherences are those of the ten top words in these documents.
     """
     fitted, earlier = load(MODEL, model)
@@ -85,8 +85,7 @@ def evaluate(input: Path, model: Path, seed: int, quiet: bool, **reading: Any) -
 
 COMMANDS = Commands(
     model=MODEL,
-    help="Find topics in INPUT, infer their number, and write them to a directory.\n\n"
-    + counts.INPUT,
+    help="Find topics in INPUT, and their number.\n\n" + counts.INPUT,
     reading=counts.READING,
     file_reading=counts.FILE_OPTIONS,
     read=_read,
@@ -97,7 +96,7 @@ COMMANDS = Commands(
     outcome=_outcome,
     transform=counts.transform_command(
         "hdp",
-        error="standard error of each document's most uncertain share over the kept samples",
+        error="standard error of each document's most uncertain proportion over the kept samples",
         rest=True,
     ),
     evaluate=evaluate,

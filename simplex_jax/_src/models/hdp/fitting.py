@@ -251,7 +251,7 @@ def _proportions(
         partitions["concentrations"],
         summarised,
         np.diff(np.asarray(trained_on.starts)),
-        lambda done: run.progress("shares of documents", done, total),
+        lambda done: run.progress("proportions of documents", done, total),
     )
     if plan.held:
         parts = proportions.over_draws(
@@ -262,7 +262,7 @@ def _proportions(
             engine=settings.engine,
         )
         means[held], errors[held] = proportions.joined(parts, (plan.held, topics))
-        run.progress("shares of documents", total, total)
+        run.progress("proportions of documents", total, total)
     return means, errors
 
 

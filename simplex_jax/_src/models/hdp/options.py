@@ -52,7 +52,9 @@ class Options(TopicOptions):
         help="Engine of the sweeps over tokens: native is C++ on CPUs, xla runs everywhere.",
     )
     chains: int = override(
-        "chains", default=2, help="Parallel chains, which start with different numbers of topics."
+        "chains",
+        default=2,
+        help="Number of independent chains, which start with different numbers of topics.",
     )
     passes: float | None = override(
         "passes", default=None, unset="500, unless steps or seconds are given"
@@ -94,8 +96,8 @@ class Options(TopicOptions):
     )
     gamma_prior: tuple[float, float] | None = declared_prior("gamma", unset="1,0.1")
     initial_topics: int | None = option(
-        "Initial number of topics; of several chains the last has so many, and those between the "
-        "first and the last are evenly spaced in the logarithm.",
+        "Initial number of topics. Several chains start with different numbers, from fewest_topics "
+        "in the first to this in the last, evenly spaced in the logarithm.",
         default=None,
         least=1,
         unset="100, or one per 50 tokens",
@@ -107,7 +109,7 @@ class Options(TopicOptions):
         unset="one per 5,000 tokens, from 2 to half of initial_topics",
     )
     capacity: int = option(
-        "Initial capacity in topics; it grows if needed.",
+        "Number of topics that memory is first reserved for; it grows if needed.",
         default=256,
         least=1,
         parameter=None,

@@ -26,7 +26,9 @@ def concentration(fitted: Fit, name: str) -> dict[str, float]:
     return {"mean": mean, "sd": sd, "lower": interval[0], "upper": interval[1]}
 
 
-_ABSENT = "{their} words are of the samples that have {them}; in shares the others count as 0"
+_ABSENT = (
+    "{their} words are of the samples that have {them}; in their prevalence the others count as 0"
+)
 
 _SECTIONS = (
     ("overview", "Topics"),
@@ -35,7 +37,7 @@ _SECTIONS = (
     ("number", "Number of topics"),
 )
 _CONCENTRATIONS = {
-    "alpha": "of the topic shares of a document",
+    "alpha": "of the topic proportions of a document",
     "gamma": "of the weights of the topics",
 }
 

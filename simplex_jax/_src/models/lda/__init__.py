@@ -38,7 +38,7 @@ MODEL = Fit.MODEL = Model(
 def fit(corpus: Any, arguments: Arguments) -> Fit:
     """Sample the topics of a corpus.
 
-    SIGTERM or SIGINT (Ctrl-C) ends the run early and summarises it, see `pipeline.train`.
+    Ctrl-C (SIGINT) and SIGTERM end the run early, and the samples so far are summarised.
 
     Args:
         corpus: A `corpus.Corpus`; a table of counts [D, V], dense, sparse, AnnData or a data frame,
@@ -49,8 +49,7 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
 
     Returns:
         The fit. The same corpus, options, versions and device give the same numbers, unless the
-        clock ends the run (`seconds`, or `time_limit`, which has a default); `again` is then a call
-        that does.
+        clock ends the run (`seconds` or `time_limit`); `again` is then a call that does.
 
     Raises:
         ValueError: An option is out of range, the counts are not counts, or the held-out documents

@@ -41,14 +41,19 @@ def topic_warnings(
     is `exact` if it has neither discretisation nor subsampling error.
 
     Example:
-        >>> topic_warnings([{"perplexity": 900.0}, {"perplexity": 950.0}], [[1.0, 0.0]], [1.0])
-        ['The held-out perplexity did not fall: 900 at first, 950 at the end.']
+        >>> metrics = [{"perplexity": 900.0}, {"perplexity": 950.0}]
+        >>> [sentence] = topic_warnings(metrics, [[1.0, 0.0]], [1.0])
+        >>> sentence.split(". ")[0]
+        'The held-out perplexity did not fall: 900 at first, 950 at the end'
     """
     sentences = perplexity_warnings(metrics, exact=exact)
     topics = np.asarray(mean)
     unused = np.flatnonzero(np.asarray(prevalence) < 1e-4)
     if unused.size:
-        sentences.append(f"No more than 0.01% of the tokens belong to topic {listed(unused)}.")
+        sentences.append(
+            "Nearly empty topics, to which at most 0.01% of the tokens belong: "
+            f"topic {listed(unused)}. Ignore them, or fit fewer topics."
+        )
     if len(topics) > _LARGEST_COMPARISON:
         return sentences
     unit = topics / np.linalg.norm(topics, axis=1, keepdims=True)
@@ -56,7 +61,7 @@ def topic_warnings(
     for first, second in np.argwhere(cosine > similarity)[:10]:
         sentences.append(
             f"Topics {first} and {second} are nearly the same "
-            f"(cosine {cosine[first, second]:.2f}): fewer topics may do."
+            f"(cosine {cosine[first, second]:.2f}): try fewer topics."
         )
     return sentences
 
@@ -73,17 +78,19 @@ def warn(fitted: Fit) -> list[str]:
         if least < _SMALL_ALPHA and settings.sweeps < _MANY_SWEEPS:
             sentences.append(
                 f"Alpha is {least:.2g}, and {settings.sweeps} blocked sweeps from no labels leave "
-                "most documents in the one topic where they began: give local='collapsed' "
-                f"(--local collapsed), or {_MANY_SWEEPS} sweeps."
+                "most documents in the one topic where they began: use local='collapsed' "
+                f"(--local collapsed), or {_MANY_SWEEPS} sweeps (--sweeps {_MANY_SWEEPS})."
             )
     if fitted.stiffness > 2:
         sentences.append(
             f"The step size of SMLD was unstable (stiffness {fitted.stiffness:.0f}, at most 2): "
-            "the topics are not posterior samples. Stable steps mix slowly; scir is stable at any "
+            "the topics are not posterior samples. Use the sampler scir, which is stable at any "
             "step size."
         )
     if missing := seeds.unknown(settings.seed_words, fitted.vocabulary):
-        sentence = f"Seed words that are not in the vocabulary: {listed(missing)}."
+        sentence = (
+            f"Seed words that are not in the vocabulary, and have no effect: {listed(missing)}."
+        )
         if topics := seeds.unseeded(settings.seed_words, fitted.vocabulary):
             sentence += f" That leaves {counted(len(topics), 'topic')} without a seed: "
             sentence += f"{listed(topics)}."
@@ -101,7 +108,7 @@ def judge(fitted: Fit, longer: str) -> list[str]:
     if short := _shortfall(fitted):
         sentences[0] = f"{sentences[0]} {short}"
     if short or verdict.SETTLED not in sentences[0] or (kinds != INTERVAL).any():
-        sentences += verdict.improvement(verdict.MORE_TOPICS, longer)
+        sentences += verdict.more_topics(fitted, longer)
     return sentences
 
 
@@ -121,4 +128,4 @@ def _shortfall(fitted: Fit) -> str:
         return ""
     name, size = checked[0]
     what = "nine in ten topics have" if name == "prevalence" else f"{name} has"
-    return f"Of {target:g} effective samples, {what} {size:.0f}."
+    return f"Of the {target:g} effective samples asked for, {what} {size:.0f}."

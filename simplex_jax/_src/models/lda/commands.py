@@ -91,7 +91,11 @@ _BY = click.option(
     help="File with the columns, a record for each document by its name: CSV, TSV or JSON lines.  "
     "[default: INPUT itself]",
 )
-@click.option("--id-column", help="Its column of names.  [default: recognised, such as id or name]")
+@click.option(
+    "--id-column",
+    help="Column of --metadata with the names of the documents.  [default: recognised, such as id "
+    "or name]",
+)
 @options.compose(*declared_options(Question))
 @click.option("--out", type=options.PATH, default=Path("effects.csv"), show_default=True)
 @click.option("--plot", type=options.PATH, help="Picture, .svg, .png or .pdf.  [default: OUT.svg]")
@@ -100,7 +104,7 @@ _BY = click.option(
     type=options.PATH,
     help="Also write a report of the run that shows the mean proportions.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the files.")
+@click.option("--overwrite", is_flag=True, help="Replace the files of --out, --plot and --report.")
 @options.common_options
 @one_line_errors
 def effects(
@@ -116,7 +120,7 @@ def effects(
     quiet: bool,
     **question_options: Any,
 ) -> None:
-    """Regress the topic proportions of the documents of a run on covariates.
+    """Regress topic proportions on columns of the documents.
 
     Groups, such as a party, get a mean each and differences from the first group. Numbers and
     dates get a line, a curve (--smooth) or groups (--every 10: decades). Each proportion is
@@ -289,13 +293,15 @@ def _outcome(fitted: Fit) -> str:
     return "\n".join(lines)
 
 
-def _following(fitted: Fit, input: str | None, directory: str) -> dict[str, str]:
-    """Return commands that continue from a run on an input, None for the embedded corpus."""
-    run = shlex.quote(directory)
+def _following(fitted: Fit, source: dict[str, Any], directory: str) -> dict[str, str]:
+    """Return commands that continue from a run; see `Commands`."""
+    run, input = shlex.quote(directory), source["input"]
     commands = {}
     suffixes = set(Path(input or "").suffixes)
     if fitted.settings.keep_samples and (input is None or suffixes & _WITH_COLUMNS):
-        by = "year" if input is None else "COLUMN"
+        # Reading the columns is cheap beside the effects, if there are any.
+        dated = _years(source) if fitted.effects or input is None else None
+        by = "COLUMN" if dated is None else dated[0]
         commands["over time"] = f"simplex-jax lda effects --model {run} --by {by}"
     commands["spreadsheet"] = f"simplex-jax lda transform --model {run} --out proportions.csv"
     commands["your names"] = f"simplex-jax lda report {run} --topic-names FILE"
@@ -321,8 +327,11 @@ def _over_time(fitted: Fit, plan: Plan, source: dict[str, Any], directory: Path)
         return fitted
     if tokens * kept_draws > _MOST_DRAWN or not processes.is_first():
         return fitted
-    years = _years(source)
-    if years is None or len(years) != len(plan.data.names) or len(set(years)) < 2:
+    dated = _years(source)
+    if dated is None:
+        return fitted
+    years = dated[1]
+    if len(years) != len(plan.data.names) or len(set(years)) < 2:
         return fitted
     width = next(w for w in _WIDTHS if (max(years) - min(years)) / w <= _MOST_BINS)
     question = Question(by="year", every=width, samples=samples)
@@ -334,17 +343,17 @@ _MOST_DRAWN = 4e7  # tokens of the documents in all draws, for half a minute on 
 _WIDTHS, _MOST_BINS = (1, 2, 5, 10, 20, 25, 50, 100, 250, 500, 1000, 10_000), 12  # years
 
 
-def _years(source: dict[str, Any]) -> list[int] | None:
-    """Return the years of the documents of a run, None if they have none."""
+def _years(source: dict[str, Any]) -> tuple[str, list[int]] | None:
+    """Return the column of the years of a run's documents, and the years; None without."""
     if source["input"] is None:
-        return corpora.embedded_years()
+        return "year", corpora.embedded_years()
     place = Path(source["input"])
     if not set(place.suffixes) & _WITH_COLUMNS or source["reading"].get("stream"):
         return None
     for column in ("year", "date"):
         with suppress(ValueError):
             values = counts.read_columns(place, (column,), source["reading"]).columns[column]
-            return [int(str(value)[:4]) for value in values]
+            return column, [int(str(value)[:4]) for value in values]
     return None
 
 
@@ -405,7 +414,7 @@ def evaluate(
     quiet: bool,
     **reading: Any,
 ) -> None:
-    """Print how well the topics of a run predict other documents, as JSON.
+    """Print how well the topics of a run predict documents, as JSON.
 
     Give either the two parts of the documents as --observed and --target, or whole documents as
     INPUT, whose tokens are split at random in two halves. The topic proportions of a document are
@@ -495,7 +504,7 @@ def _probability(fitted: Fit, documents: sp.csr_array, seed: int, **cost: int) -
 @options.common_options
 @one_line_errors
 def store_command(input: Path, directory: Path, quiet: bool, **reading: Any) -> None:
-    """Write INPUT to DIRECTORY as a corpus that can be read batch by batch.
+    """Write INPUT to DIRECTORY, to be read from disk in batches.
 
     DIRECTORY is then an INPUT like any other; with --stream, only batches of it are in memory.
     Bag-of-words files (uci, ldac) are never loaded whole.
@@ -537,8 +546,7 @@ def _share(fitted: Fit, plan: Plan, directory: Path, progress: Progress) -> None
 
 COMMANDS = Commands(
     model=MODEL,
-    help="Find topics in INPUT and write them, with their uncertainty, to a directory.\n\n"
-    + counts.INPUT,
+    help="Find topics in INPUT, with their uncertainty.\n\n" + counts.INPUT,
     reading={"stream": STREAM, **counts.READING},
     file_reading=counts.FILE_OPTIONS,
     check_reading=check_reading,

@@ -97,7 +97,7 @@ AFRESH = 32.0
 def default_step(
     sampler: str, counts: str, local: str | None = None
 ) -> float | tuple[float, float, float]:
-    """Return the default step size, a constant or the arguments of `schedules.polynomial_decay`.
+    """Return the default step size, a constant or the arguments of `step_sizes.polynomial_decay`.
 
     With memoised counts any step of SCIR is exact and a long one mixes fastest: after h = 5 the
     topics hardly depend on where they were. With estimated counts the default is the schedule of
@@ -172,7 +172,7 @@ def build(
             cost of K updates a token. Only for blocked sweeps with subsampled counts.
         engine: "native" or "xla"; by default the one that works here.
         step_size: Step size of the sampler, a number, the arguments of
-            `schedules.polynomial_decay`, or a schedule; see `default_step`.
+            `step_sizes.polynomial_decay`, or a schedule; see `default_step`.
         batch_size: Documents per batch; see `default_batch_size`.
         devices: Devices that share the documents, with memoised counts. On CPUs SCIR's topics are
             shared too: the position has K rows or a few more, the same number for each device, see

@@ -74,8 +74,8 @@ class Options(TopicOptions):
     )
     beta: Any = concentration(
         "Concentration of words, per word (not the sum): a number, or in Python one per word. "
-        "learn: sample one common to all words; learn-asymmetric: sample one for each. Learned "
-        "with memoised counts only.",
+        "learn: sample one common to all words; learn-asymmetric: sample one for each. To learn "
+        "it takes memoised counts.",
         default=model.BETA,
         learn=LEARN,
         several=True,
@@ -104,8 +104,8 @@ class Options(TopicOptions):
         offered=("scir", "sgrld", "sgrhmc"),
     )
     counts: str | None = option(
-        "memoised stores the topics of all tokens and is exact with scir; subsampled estimates "
-        "their numbers from batches.",
+        "How the tokens of each topic are counted: memoised stores the topics of all tokens and is "
+        "exact with scir; subsampled estimates the counts from batches.",
         default=None,
         choices=model.COUNTS,
         unset="memoised, or subsampled for a corpus on disk",
@@ -121,15 +121,16 @@ class Options(TopicOptions):
         parameter=None,
     )
     sweeps: int | None = option(
-        "Gibbs sweeps per batch. Those of subsampled counts start from no labels, and the first "
-        "half is not counted.",
+        "Gibbs sweeps over the tokens of a batch in each update. With subsampled counts, tokens "
+        "start without topics, and the first half of the sweeps is not counted.",
         default=None,
         least=1,
         unset="1 if memoised, else 10",
         parameter=None,
     )
     step_size: Any = option(
-        "A constant, or A,TAU,KAPPA for A (1 + t / TAU)^-KAPPA after t updates.",
+        "Step size of the sampler: a constant, or A,TAU,KAPPA for A (1 + t / TAU)^-KAPPA after "
+        "t updates.",
         default=None,
         check=_step_size,
         parse=_typed_step_size,
@@ -150,9 +151,9 @@ class Options(TopicOptions):
         parameter=None,
     )
     target_ess: float | None = option(
-        "With memoised counts and no given length, a run ends when its predictions have settled. "
-        "With this it also waits until nine in ten topic shares have this effective sample size "
-        "over the chains, which takes long.",
+        "Effective sample size, over the chains, that the prevalence of nine in ten topics is to "
+        "reach before the run ends, which takes long; without it, a run ends when its predictions "
+        "have settled. Only for memoised counts and runs without a given length.",
         default=None,
         unset="not awaited",
         changeable=True,
@@ -163,12 +164,12 @@ class Options(TopicOptions):
     chains: int | None = override(  # type: ignore[assignment]  # settled, an int as elsewhere
         "chains",
         default=None,
-        unset="2 of a run that ends when it has settled, up to five million tokens and numbers of "
-        "the topics; else 1",
+        unset="2 if the run ends by itself and has at most five million tokens and entries of the "
+        "topics (topics times words); else 1",
     )
     time_limit: float | None = option(
-        "Seconds of training after which a run without a given length ends in any case. Where it "
-        "ends then depends on the machine.",
+        "Seconds of training after which a run without a given length ends, settled or not. The "
+        "results then depend on the speed of the machine.",
         default=None,
         unset="none",
         changeable=True,

@@ -35,7 +35,7 @@ MODEL = Fit.MODEL = Model(
 def fit(documents: Any, arguments: Arguments) -> Fit:
     """Sample the directions of the topics of documents.
 
-    Ctrl-C (SIGINT) and SIGTERM end the run early, with a summary; see `pipeline.train`.
+    Ctrl-C (SIGINT) and SIGTERM end the run early, and the samples so far are summarised.
 
     Args:
         documents: Unit vectors, a `corpus.vectors.UnitVectors` or a table of floating point numbers

@@ -31,7 +31,7 @@ from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime import output
 
-HELP = """Find topics in INPUT that are directions, and write them to a directory.
+HELP = """Find topics in INPUT that are directions.
 
 A topic has a loading for every word; a negative one says that the word is absent. INPUT is any
 corpus that `simplex-jax lda` reads, whose counts become tf-idf vectors, or unit vectors (see
@@ -50,19 +50,22 @@ WEIGHT_OPTIONS = {
     **counts.TOKEN_OPTIONS,
     "drop_words": counts.VOCABULARY_OPTIONS["drop_words"],
     "min_df": click.option(
-        "--min-df", default=5, type=click.IntRange(1), help="Documents a word must be in (counts)."
+        "--min-df",
+        default=5,
+        type=click.IntRange(1),
+        help="Keep words in at least this many documents (counts).",
     ),
     "max_df": click.option(
         "--max-df",
         default=0.5,
         type=click.FloatRange(0, 1, min_open=True),
-        help="Largest share of documents a word may be in (counts).",
+        help="Keep words in at most this share of the documents (counts).",
     ),
     "max_vocabulary": click.option(
         "--max-vocabulary",
         default=5_000,
         type=click.IntRange(2),
-        help="Words to keep, those in most documents (counts).",
+        help="Number of words to keep, those in most documents (counts).",
     ),
     "idf": click.option(
         "--idf",
@@ -188,7 +191,7 @@ def _transform(
     "--samples",
     default=EVALUATED,
     type=click.IntRange(1),
-    help="Draws of the proportions of each document.",
+    help="Draws of the topic proportions of each document.",
 )
 @options.seed_option
 @options.compose(*FILE_OPTIONS.values())
@@ -197,7 +200,7 @@ def _transform(
 def evaluate(
     input: Path, model: Path, samples: int, seed: int, quiet: bool, **reading: Any
 ) -> None:
-    """Print how well the topics of a run predict the documents of INPUT, as JSON.
+    """Print how well the topics of a run predict documents, as JSON.
 
     `log_perplexity` is the mean over the documents of minus their log density on the sphere given
     the mean topics, estimated by importance sampling of their topic proportions from Laplace's
@@ -256,12 +259,12 @@ COMMANDS = Commands(
     announce=_announce,
     outcome=_outcome,
     transform=Transform(
-        help="""Write the topic proportions of the documents of INPUT, given the topics of a run.
+        help="""Infer the topic proportions of documents, and write them.
 
         Counts are mapped to the words of the model and weighted as in the run; tokens of other
-        words are ignored. A document without a known word gets equal proportions of all topics. The
-        file has the arrays `proportions` [D, K] and `documents` (their names), like the
-        doc_topics.npz of a run.
+        words are ignored. A document without a known word gets equal proportions. The file
+        has the arrays `proportions` [D, K] and `documents` (their names), like the doc_topics.npz
+        of a run.
         """,
         ending="doc_topics.npz",
         write=_transform,

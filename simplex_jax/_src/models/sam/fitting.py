@@ -513,7 +513,8 @@ def topic_warnings(
     elif len(values) > 1 and values[-1] >= values[0] + heldout.noise(values):
         sentences.append(
             f"The held-out log-perplexity did not fall: {values[0]:,.1f} at first, "
-            f"{values[-1]:,.1f} at the end."
+            f"{values[-1]:,.1f} at the end. The topics predict other documents no better than at "
+            "the start: check the texts and the vocabulary, or run it longer."
         )
     half = metrics[len(metrics) // 2 :]
     sizes = [v for record in half if finite(v := record.get("heldout_ess"))]
@@ -522,14 +523,14 @@ def topic_warnings(
     lengths = np.asarray(length, np.float64)
     sentences += [
         f"The samples of topic {topic} have no common direction (length {lengths[topic]:.2f}): it "
-        "has not settled, or nothing in the documents holds it."
+        "has not settled (run it longer), or the documents do not determine it (fit fewer topics)."
         for topic in np.flatnonzero(lengths < _LEAST_LENGTH)[:10]
     ]
     alike = np.triu(cosine(mean, mean), k=1)
     for first, second in np.argwhere(alike > _ALIKE)[:10]:
         sentences.append(
             f"Topics {first} and {second} are nearly the same "
-            f"(cosine {alike[first, second]:.2f}): fewer topics may do."
+            f"(cosine {alike[first, second]:.2f}): try fewer topics."
         )
     return sentences
 
@@ -539,9 +540,9 @@ def effective_warnings(effective: float) -> list[str]:
     if effective >= _LEAST_EFFECTIVE:
         return []
     return [
-        f"The held-out log-perplexity is not an estimate: a density is worth {effective:.1f} "
-        "effective draws of the proportions of its document. Few draws make it "
-        "too high: it is not to be compared."
+        "The held-out log-perplexity is unreliable: the importance sampling of a document's "
+        f"density has {effective:.1f} effective draws, and few draws make it too high. Do not "
+        "compare it with others."
     ]
 
 
@@ -552,12 +553,12 @@ def _move_warnings(fitted: Fit) -> list[str]:
     if fitted.settings.local != "hmc" or not accepted or np.mean(accepted) >= _LEAST_ACCEPTED:
         return []
     # Below 1 the posterior of the proportions has modes that Laplace's approximation misses.
-    remedy = "Give a larger alpha, or fewer topics"
+    remedy = "Use a larger alpha, or fewer topics"
     if fitted.alpha >= 1:
         remedy = "Draw them with --local laplace (local='laplace')"
     return [
-        f"Only {np.mean(accepted):.0%} of the moves of documents' proportions were accepted: those "
-        f"of many may not have moved at all. {remedy}."
+        f"Only {np.mean(accepted):.0%} of the moves of documents' topic proportions were accepted: "
+        f"those of many documents may not have moved at all. {remedy}."
     ]
 
 
@@ -572,8 +573,9 @@ def warn(fitted: Fit) -> list[str]:
     if excluded := fitted.excluded:
         shown = ", ".join(excluded[:5]) + (", ..." if len(excluded) > 5 else "")
         sentences.append(
-            "Left out, with equal proportions of all topics, for want of a word that has a weight: "
-            f"{counted(len(excluded), 'document')} ({shown}; summary.json names all)."
+            f"{counted(len(excluded), 'document')} without a word that has a weight took no "
+            "part in the fit, and got equal proportions of all topics: "
+            f"{shown} (summary.json names all)."
         )
     return sentences
 
@@ -586,5 +588,5 @@ def judge(fitted: Fit, longer: str) -> list[str]:
         verdict.topics(fitted, kinds == INTERVAL, fitted.prevalence_range),
     ]
     if verdict.SETTLED not in sentences[0] or (kinds != INTERVAL).any():
-        sentences += verdict.improvement(verdict.MORE_TOPICS, longer)
+        sentences += verdict.more_topics(fitted, longer)
     return sentences

@@ -50,7 +50,8 @@ class Options(RunOptions):
         parameter="n_components",
     )
     alpha: float | str = concentration(
-        "Concentration of topic proportions, per topic (not the sum). learn: sample it.",
+        "Concentration of the topic proportions of a document, per topic (not the sum). "
+        "learn: sample it.",
         default=ALPHA,
     )
     alpha_prior: tuple[float, float] | None = gamma_prior("alpha", unset="1,0.1")
@@ -95,16 +96,19 @@ class Options(RunOptions):
         choices=STARTS,
     )
     step_size: float | None = option(
-        "Step size of the sampler of the topics, a constant.",
+        "Step size of the sampler of the topics, the same in all updates.",
         default=None,
         check=lambda name, value: None if value is None else schedules.constant(name, value),
         unset="set by the sampler",
     )
     friction: float | None = option(
-        "Friction of sggmc and gsgnht.", default=None, unset="set by the sampler", parameter=None
+        "Friction of the samplers sggmc and gsgnht.",
+        default=None,
+        unset="set by the sampler",
+        parameter=None,
     )
     inner_steps: int | None = option(
-        "Steps of the sampler per update.",
+        "Steps of the sampler of the topics per update.",
         default=None,
         least=1,
         unset="set by the sampler",

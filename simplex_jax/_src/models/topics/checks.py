@@ -29,14 +29,16 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
         return []
     if not np.isfinite(measured).all():
         return [
-            "A held-out perplexity is too large for a number: the sampled topics leave some "
-            "held-out words next to no probability. A larger beta gives them more."
+            "A held-out perplexity overflowed: the topics give some held-out words almost zero "
+            "probability. Increase beta (--beta)."
         ]
     first, last, lowest = measured[0], measured[-1], measured.min()
     noise = heldout.noise(measured)
     if measured.size > 1 and last >= first + noise:
         return [
-            f"The held-out perplexity did not fall: {first:,.4g} at first, {last:,.4g} at the end."
+            f"The held-out perplexity did not fall: {first:,.4g} at first, {last:,.4g} at the end. "
+            "The topics predict other documents no better than at the start: check the texts and "
+            "the vocabulary, or run it longer."
         ]
     if last > (1 + _RISE) * lowest + noise:
         remedy = "run it longer" if exact else "a smaller step size or a larger batch may help"
@@ -61,8 +63,9 @@ def share_warnings(errors: np.ndarray, most: float) -> list[str]:
     if slow.sum() <= _MOST_SLOW * slow.size:
         return []
     return [
-        f"The shares of {100 * slow.mean():.1f}% of the documents have an estimated "
-        f"Monte-Carlo error above {most:g}, the largest one {errors.max():.3f}."
+        f"The topic proportions of {100 * slow.mean():.1f}% of the documents have an estimated "
+        f"Monte-Carlo error above {most:g} (share_error), up to {errors.max():.3f}: read them with "
+        "this error, which doc_topics.npz has for each document."
     ]
 
 
