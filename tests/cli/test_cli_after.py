@@ -58,7 +58,7 @@ def test_the_report_shows_topics_over_the_years(run):
 def test_names_of_topics_are_kept(run, tmp_path):
     place, _ = run
     file = tmp_path / "names.tsv"
-    file.write_text("1\tSports & <games>\n\n", "utf-8")
+    file.write_text("1 Sports & <games>\n\n", "utf-8")
     assert invoke("lda", "report", place, "--topic-names", file).exit_code == 0
     fitted = lda.load(place)
     assert fitted.titles == ["", "Sports & <games>"]
@@ -84,7 +84,8 @@ def test_names_of_topics_are_kept(run, tmp_path):
             "2\tToo many\n",
             "names.tsv:1: '2\\tToo many' is not a number of a topic from 0 to 1",
         ),
-        ("0 no tab\n", "names.tsv:1: '0 no tab' is not a number"),
+        ("Sports\n", "names.tsv:1: 'Sports' is not a number"),
+        ("0\n", "names.tsv:1: '0' is not a number"),
         ("0\ta\n0\tb\n", "names.tsv:2: topic 0 has a name already"),
     ],
 )
