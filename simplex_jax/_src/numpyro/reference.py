@@ -69,7 +69,7 @@ class GammaReference(Reparam):
 
     Args:
         shape: Shapes s, from 1e-6 to 1e6, that broadcast to the site.
-        rate: Positive rates t of a positive site, that broadcast likewise. Not for simplex sites.
+        rate: Positive rates t, that broadcast to the site. Not for simplex sites.
 
     Raises:
         ValueError: Shapes or rates are out of range. When the model runs: the site is observed,

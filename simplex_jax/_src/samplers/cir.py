@@ -102,9 +102,9 @@ def build(
             is log theta.
         shape: Prior shapes, finite and positive: an array that broadcasts to the leaves of the
             position, or a tree of them with the structure of the position.
-        rate: Prior rates, likewise.
+        rate: Prior rates, of the same form as the shapes.
         step_size: h, positive, or a schedule of the number of updates.
-        sigma: Volatility, likewise.
+        sigma: Volatility, of the same form as the shapes.
 
     Returns:
         A kernel over log theta. Its `init` takes theta, a tree of positive arrays.

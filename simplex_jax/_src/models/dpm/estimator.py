@@ -326,14 +326,14 @@ class DirichletProcessMixture(
         weights_: Posterior mean of the weight of each cluster, [C]; they sum to less than 1.
         means_: For "gaussian": posterior mean of the components of the rows of each cluster,
             averaged over these rows, [C, p]. For "von_mises_fisher": its direction, [C, p].
-        covariances_: For "gaussian": likewise, [C, p, p].
-        concentrations_: For "von_mises_fisher": likewise, [C].
-        standard_deviations_: For "diagonal_gaussian": likewise, [C, p].
+        covariances_: For "gaussian": posterior mean covariances, [C, p, p].
+        concentrations_: For "von_mises_fisher": posterior mean concentrations, [C].
+        standard_deviations_: For "diagonal_gaussian": posterior mean standard deviations, [C, p].
         columns_: For "mixed": names, kinds, values and scales of the columns, a `dpm.Columns`.
-        profiles_: For "mixed": likewise, in the order of `columns_.items`: mean and standard
+        profiles_: For "mixed": posterior means, in the order of `columns_.items`: mean and standard
             deviation of each number, in its units, rates and probabilities, [C, V].
-        components_: For "multinomial" and "categorical": likewise, probabilities of the values, for
-            "categorical" one column after the other, [C, sum of d].
+        components_: For "multinomial" and "categorical": posterior mean probabilities of the
+            values, for "categorical" one column after the other, [C, sum of d].
         concentration_: Posterior mean of alpha, or alpha as given.
         concentration_sd_: Its posterior standard deviation, 0 if alpha is given.
         n_clusters_posterior_: Posterior probability of each number of clusters, by number; after

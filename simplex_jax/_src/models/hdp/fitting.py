@@ -45,14 +45,14 @@ class Fit(CountFit):
         prevalence: Posterior mean share of the training tokens in each topic, float64 [K]; they sum
             to less than 1, because other topics come and go.
         prevalence_sd: Its standard deviation.
-        prevalence_range: Its smallest and largest mean over the chains, float64 [2, K].
+        prevalence_range: Smallest and largest mean prevalence over the chains, float64 [2, K].
         alpha: Concentration of the topic proportions of a document; the posterior mean if it is
             learned.
-        alpha_sd: Its posterior standard deviation, 0 if it is given.
-        alpha_interval: Its 95% interval.
-        gamma: Concentration of the weights of the topics, likewise.
-        gamma_sd: Its posterior standard deviation, 0 if it is given.
-        gamma_interval: Its 95% interval.
+        alpha_sd: Posterior standard deviation of alpha, 0 if it is given.
+        alpha_interval: 95% interval of alpha.
+        gamma: Concentration of the weights of the topics; the posterior mean if it is learned.
+        gamma_sd: Posterior standard deviation of gamma, 0 if it is given.
+        gamma_interval: 95% interval of gamma.
         topic_alpha: Concentration of the proportions of a document in each topic: posterior mean of
             alpha times the weight of the topic, float64 [K]. They sum to less than alpha.
         topic_alpha_sd: Its standard deviation.

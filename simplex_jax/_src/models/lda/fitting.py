@@ -54,9 +54,10 @@ class Fit(CountFit):
         prevalence_range: Its smallest and largest mean over the matched chains, float64 [2, K].
         alpha: Concentration of topic proportions, per topic; the posterior mean if learned,
             float64 [K].
-        alpha_sd: Its standard deviation, 0 if alpha is fixed.
-        beta: Concentration of topics, per word, likewise, without seeds, float64 [V].
-        beta_sd: Its standard deviation.
+        alpha_sd: Standard deviation of alpha, 0 if it is given.
+        beta: Concentration of topics, per word, without seed words; the posterior mean if learned,
+            float64 [V].
+        beta_sd: Standard deviation of beta, 0 if it is given.
         stability: Mean similarity of each topic to its matches in the other chains, 1 where they
             are the same, float64 [K]; NaN for one chain.
         vocabulary: The V words.

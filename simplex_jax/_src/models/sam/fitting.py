@@ -279,11 +279,11 @@ class Fit(TopicFit):
             those documents, one for each sample of the topics.
         prevalence_range: Its smallest and largest mean over the matched chains, float64 [2, K].
         alpha: Concentration of topic proportions; the posterior mean if it is learned.
-        alpha_sd: Its standard deviation, 0 if it is given.
-        sigma: Concentration of the topics, likewise.
-        sigma_sd: Its standard deviation.
-        kappa1: Concentration of the documents, likewise.
-        kappa1_sd: Its standard deviation.
+        alpha_sd: Standard deviation of alpha, 0 if it is given.
+        sigma: Concentration of the topics; the posterior mean if it is learned.
+        sigma_sd: Standard deviation of sigma, 0 if it is given.
+        kappa1: Concentration of the documents; the posterior mean if it is learned.
+        kappa1_sd: Standard deviation of kappa1, 0 if it is given.
         stability: Mean cosine of each topic with its partners in the other chains, float64 [K];
             NaN for one chain.
         idf: Weight of every word in the documents, float64 [V]; ones for unit vectors.
