@@ -81,7 +81,7 @@ def test_documents_to_learn_from_are_left(model):
     counts = np.zeros((10, 4), int)
     counts[7] = 20
     seed = next(seed for seed in range(99) if split.held_out(10, 1, seed)[7])
-    with pytest.raises(ValueError, match="or none of the others anything to learn from"):
+    with pytest.raises(ValueError, match="all those that were held out, or all others"):
         model.fit(counts, passes=2, holdout=1, holdout_seed=seed)
     session = pipeline.Session(holdout=None, holdout_seed=seed)
     asked = model.MODEL.options()
