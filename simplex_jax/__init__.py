@@ -1,5 +1,11 @@
 """JAX-native sampling kernels for the probability simplex, and the models that need them.
 
+- A kernel for your program: `samplers` (`help(simplex_jax.samplers)` says which), made with
+  `estimators` or `gradients`, and run by `run` on `batches`.
+- Topics or clusters of your data: `corpus.read` a file, then `lda.fit`, `hdp.fit`, `dtm.fit`,
+  `sam.fit` or `dpm.fit`; `sklearn` has them as estimators.
+- Kernels for numpyro models: `numpyro`.
+
 What these names do not reach is private and may change in any version. Modules are imported when
 they are first used: a program that uses only kernels loads neither the models nor what they need.
 """

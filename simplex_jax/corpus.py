@@ -1,4 +1,9 @@
-"""Corpora: word counts of documents from arrays, text and files, and the embedded corpus."""
+"""Corpora: word counts of documents from arrays, text and files, and the embedded corpus.
+
+`read` takes a file or folder of texts or counts, `from_texts` a list of texts, and `from_counts` a
+table of counts; `convert` writes a large file to disk for `open_store`. Each gives what `lda.fit`
+takes.
+"""
 
 from simplex_jax._src.corpus import (
     Corpus,

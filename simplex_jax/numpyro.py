@@ -1,6 +1,8 @@
 """Kernels for ``numpyro.infer.MCMC``, and distributions and reparametrisations of models.
 
-Needs numpyro: ``pip install 'simplex-jax[numpyro]'``.
+Needs numpyro: ``pip install 'simplex-jax[numpyro]'``. In place of ``NUTS(model)``, `SCIR` moves
+simplex and gamma sites, right where probabilities are tiny; `SGMCMC` runs a kernel of `samplers`;
+`LDAGibbs` draws the labels of a topic model. `recommend` tries them on a model.
 """
 
 try:

@@ -31,8 +31,10 @@ _MIN_NONEMPTY = 0.1
 def read(path: str | Path, reading: Reading) -> Corpus:
     r"""Read a corpus from a file or folder, or from standard input (`-`).
 
-    Files may be packed by gzip, xz, bzip2 or zip, whatever their names. A file that no format
-    recognises is read as `lines`; a tenth of these must have a word.
+    It may be a folder of text files; CSV, TSV or JSON lines with a column of texts; a text a line;
+    or counts of 10x Genomics, AnnData, SciPy, Matrix Market, UCI, lda-c, SVMlight or MALLET. Files
+    may be packed by gzip, xz, bzip2 or zip, whatever their names. A file that no format recognises
+    is read as `lines`; a tenth of these must have a word.
 
     Args:
         path: The file or folder.
