@@ -188,7 +188,7 @@ def test_a_fit_whose_time_is_over_says_what_it_has():
     assert short.ended == "clock"
     assert "passes=" in short.again
     text = " ".join(short.verdict)
-    assert "Of 1e+06 effective samples, nine in ten topics have" in text
+    assert "1e+06 effective samples asked for, nine in ten topics have" in text
     assert "A longer run" in text
     assert f"passes={4 * short.done['passes']}" in text
 

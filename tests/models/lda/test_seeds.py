@@ -195,7 +195,7 @@ def test_words_that_are_not_in_the_vocabulary_are_named():
         settings=lda.Options(2, chains=1, seed_words=["economy: tax dollar", "war, new york"]),
     )
     (sentence,) = (x for x in lda.MODEL.warn(named) if "Seed" in x)
-    assert sentence == "Seed words that are not in the vocabulary: dollar, new york."
+    assert sentence.endswith(": dollar, new york.")
 
 
 def test_accented_letters_are_found_as_one_character_or_several():
@@ -219,10 +219,8 @@ def test_a_topic_whose_seed_words_are_all_unknown_has_no_seed(tmp_path):
         from_counts(TEXT, ["war", "tax", "river", "tree"]), 2, steps=2, seed_words=lines
     )
     (sentence,) = (x for x in fitted.warnings if "Seed" in x)
-    assert sentence == (
-        "Seed words that are not in the vocabulary: dollar, new york. That leaves 1 topic without "
-        "a seed: 0."
-    )
+    assert ": dollar, new york. " in sentence
+    assert sentence.endswith("1 topic without a seed: 0.")
     shown = commands._outcome(fitted)
     assert "[war]" in shown
     assert "economy" not in shown
