@@ -344,3 +344,18 @@ def test_chains_predict_held_out_documents(tmp_path):
     assert fitted.shared.all(axis=0)[:3].all()
     assert set(fitted.traces) == {"alpha", "gamma", "topics", "log_predictive"}
     assert "chains that have it" in fitted.report(tmp_path / "page.html").read_text()
+
+
+def test_samples_that_are_left_out_of_predictions_are_told(monkeypatch):
+    """The topics of all samples may take too much memory; no sample is dropped in silence."""
+    counts = np.random.default_rng(0).poisson(1.0, (20, 15))
+    options = {"passes": 40, "chains": 1, "seed": 0}
+    whole = hdp.fit(counts, **options)
+    assert len(whole.predictive.ends) == whole.num_samples
+    assert not any("samples, evenly" in line for line in whole.warnings)
+    monkeypatch.setattr(summary, "_MOST_BYTES", 2000)
+    part = hdp.fit(counts, **options)
+    number = len(part.predictive.ends)
+    assert 1 <= number < whole.num_samples
+    assert any(f"{number} of the {whole.num_samples} samples" in line for line in part.warnings)
+    assert np.isfinite(part.transform(counts)).all()

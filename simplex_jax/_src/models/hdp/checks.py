@@ -21,6 +21,12 @@ def warn(fitted: Fit) -> list[str]:
             "have, and which are therefore not shown: run it longer."
         )
     sentences += few_samples(fitted.num_samples)
+    if (number := len(fitted.predictive.ends)) < fitted.num_samples:
+        sentences.append(
+            f"Other documents are predicted from {number} of the {fitted.num_samples} samples, "
+            "evenly spaced, because the topics of all of them would take more than 256 MiB; the "
+            "proportions of the training documents use all."
+        )
     return sentences + empty_warnings(fitted.num_empty_documents, len(fitted.names))
 
 
