@@ -88,7 +88,7 @@ def test_a_run_writes_everything(run):
     np.testing.assert_allclose(shares["proportions"][-1], 1 / 3, rtol=1e-6)
     summary = json.loads((run / "summary.json").read_text())
     assert summary["excluded"] == ["49"]
-    assert "1 document (49;" in " ".join(summary["warnings"])
+    assert "topics: 49 (summary.json" in " ".join(summary["warnings"])
     assert len(summary["documents"]) == 3
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
     assert {"step", "passes", "seconds", "log_perplexity", "log_perplexity_average"} <= set(last)
