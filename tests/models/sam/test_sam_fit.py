@@ -344,7 +344,7 @@ def test_held_out_documents_do_not_enter_the_weights(counted):
     )
     assert counted.proportions.shape == (26, 3)
     np.testing.assert_allclose(counted.proportions[25], 1 / 3, rtol=1e-6)
-    assert any("1 document (25;" in one for one in counted.warnings)
+    assert any("topics: 25 (summary.json" in one for one in counted.warnings)
     assert np.isfinite(counted.metrics[-1]["log_perplexity"])
     smooth = sam.weigh(cut, "smooth")
     train, heldout = sam.MODEL.hold_out(smooth, 5, 3)
