@@ -53,6 +53,8 @@ def judged(tool: str, task: Task, seed: int, given: argparse.Namespace) -> dict[
         completion = evaluate([file], alpha)
         topics = np.load(file).astype(np.float64)
     documents = task.observed + task.target
+    # As completion does: some tools give no probability to words that no training document has.
+    topics = np.maximum(topics / topics.sum(axis=1, keepdims=True), 1e-12)
     result = lda.left_to_right(
         topics / topics.sum(axis=1, keepdims=True),
         alpha,
