@@ -68,7 +68,7 @@ def assert_same(out, alone):
 def test_two_processes_give_the_bits_of_one(options, stored, tmp_path):
     (_, first), (_, second) = run(2, stored, "--out", tmp_path / "two", *options)
     assert_same(tmp_path / "two", run_alone(stored, tmp_path / "alone", options))
-    assert "written to" in first
+    assert "report.html" in first
     assert "simplex-jax" not in second, "process 0 speaks for all"
     assert lda.load(tmp_path / "two").proportions.shape == (0, 5)
 
