@@ -122,7 +122,11 @@ def test_some_parameters_are_sampled_and_others_optimised():
 
 
 def test_a_preconditioner_frozen_from_rms():
-    """Learned by `scale_by_rms` in a warm-up: both scales are then sampled at one step size."""
+    """Learned by `scale_by_rms` in a warm-up: both scales are then sampled at one step size.
+
+    20,000 steps of h = 0.1 are worth about 1,000 draws, which are good to 2%, and the bias is 3%:
+    false alarms are below 1e-6. Without the preconditioner the chain diverges.
+    """
     sd = jnp.array([0.01, 1.0])
 
     def loss(x):

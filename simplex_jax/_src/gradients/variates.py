@@ -179,12 +179,13 @@ def mode(
     data, start = on_device(data), arguments.tree("start", start, "finite")
     optimiser = optax.with_extra_args_support(optax.lbfgs() if optimiser is None else optimiser)
 
-    def loss(position: Position) -> jax.Array:
-        log_p = log_prior(position) + _over_blocks(log_likelihood, position, data, block_size)
-        return -log_p / size
-
+    # Data are an argument of the program: as a constant they would be copied into it.
     @jax.jit
-    def descend(position: Position) -> Position:
+    def descend(position: Position, data: PyTree) -> Position:
+        def loss(position: Position) -> jax.Array:
+            log_p = log_prior(position) + _over_blocks(log_likelihood, position, data, block_size)
+            return -log_p / size
+
         def step(carry: tuple, _: None) -> tuple:
             position, state = carry
             value, slope = jax.value_and_grad(loss)(position)
@@ -195,7 +196,7 @@ def mode(
 
         return lax.scan(step, (position, optimiser.init(position)), length=steps)[0][0]
 
-    position = descend(start)
+    position = descend(start, data)
     return Reference(
         arguments.tree("the mode that the optimiser found", position, "finite"),
         full_gradient(log_likelihood, position, data, block_size=block_size),

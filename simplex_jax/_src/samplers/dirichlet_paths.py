@@ -620,6 +620,30 @@ def build(
         >>> state.position.shape, bool(info.concentration > 0)
         ((4, 3), True)
     """
+    shared = hyperparameters(
+        gaps,
+        parents=parents,
+        concentration=concentration,
+        pace=pace,
+        deviation=deviation,
+        pace_prior=pace_prior,
+    )
+    moves = arguments.at_least("moves", moves, 0)
+    if not callable(beta):
+        beta = arguments.masked("beta", arguments.as_float("beta", beta))
+    return freeze(init, static(update, moves=moves), shared, beta=beta)
+
+
+def hyperparameters(
+    gaps: ArrayLike,
+    *,
+    parents: ArrayLike | None = None,
+    concentration: ArrayLike | str = "learn",
+    pace: ArrayLike | str = "learn",
+    deviation: float = 0.2,
+    pace_prior: tuple[float, float] | None = None,
+) -> dict[str, Any]:
+    """Return the checked arguments that `init` and `update` share, from those of `build`."""
     gaps = np.atleast_1d(np.asarray(arguments.as_float("gaps", gaps)))
     if gaps.ndim != 1 or not gaps.size:
         raise ValueError(f"gaps must be a vector, one for each time; its shape is {gaps.shape}")
@@ -633,8 +657,7 @@ def build(
         pace_prior = (math.log(3 / (time.max() or 1)), 1.5)
     mean, sd = arguments.as_float("pace_prior", pace_prior[0]), pace_prior[1]
     arguments.require("pace_prior", mean, jnp.isfinite(mean), "finite")
-    moves = arguments.at_least("moves", moves, 0)
-    shared = {
+    return {
         "gaps": used,
         "parents": jnp.asarray(above, jnp.int32),
         "concentration": _learned("concentration", concentration),
@@ -642,9 +665,6 @@ def build(
         "deviation": arguments.scalar("deviation", deviation),
         "pace_prior": (mean, arguments.scalar("standard deviation of pace_prior", sd)),
     }
-    if not callable(beta):
-        beta = arguments.masked("beta", arguments.as_float("beta", beta))
-    return freeze(init, static(update, moves=moves), shared, beta=beta)
 
 
 def _parents(parents: ArrayLike | None, number: int) -> np.ndarray:

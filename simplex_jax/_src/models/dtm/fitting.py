@@ -149,8 +149,7 @@ class Fit(CountFit):
     @property
     def mixed(self) -> np.ndarray:
         """Which topics of which slices have intervals, bool [T, K]."""
-        rough = diagnostics.rough(self.diagnostics, self.shared)
-        return ~rough & (self.effective >= diagnostics.ENOUGH)
+        return _mixed(self.diagnostics, self.shared, self.effective)
 
     @property
     def kinds(self) -> np.ndarray:
@@ -285,7 +284,8 @@ def _ends(kinds: np.ndarray, interval: np.ndarray, over_chains: np.ndarray) -> n
 
 def window_of(settings: Options) -> Window:
     """Return the window of a run, which begins after its static passes."""
-    assert settings.sample_every is not None  # settled
+    assert settings.sample_every is not None
+    assert settings.static_passes is not None  # both settled
     return doubling(max(settings.sample_every, settings.static_passes))
 
 
@@ -300,7 +300,7 @@ def _built(plan: Plan, layout: Any) -> tuple[Kernel, Stream]:
         slices.parents,
         alpha=start_of(settings, "alpha"),
         beta=start_of(settings, "beta"),
-        static=settings.static_passes,
+        static=settings.static_passes or 0,
         chains=settings.chains if settings.chains > 1 else None,
         engine=settings.engine,
     )
@@ -524,7 +524,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     diagnosed = alignment.diagnose(traces, order, shared) | diagnostics.summary(
         {name: trace for name, trace in named.items() if np.unique(trace).size > 1}
     )
-    mixed = ~diagnostics.rough(diagnosed, shared) & (effective >= diagnostics.ENOUGH)
+    mixed = _mixed(diagnosed, shared, effective)
     documents: Corpus = plan.data.corpus
     result = Fit(
         num_samples=gathered.samples * settings.chains,
@@ -593,6 +593,11 @@ def _matched(trace: np.ndarray, order: np.ndarray, shared: np.ndarray) -> np.nda
     """Return a trace [S, C, ..., K] with matched topics, NaN where a chain lacks one."""
     lead = (None, slice(None), *[None] * (trace.ndim - 3))
     return np.where(shared[lead], np.take_along_axis(trace, order[lead], axis=-1), np.nan)
+
+
+def _mixed(diagnosed: Mapping[str, Any], shared: np.ndarray, effective: np.ndarray) -> np.ndarray:
+    """Return which topics of which slices have intervals, bool [T, K]."""
+    return ~diagnostics.rough(diagnosed, shared) & (effective >= diagnostics.ENOUGH)
 
 
 def _known(trace: np.ndarray) -> bool:

@@ -1,7 +1,7 @@
 r"""A Gibbs sampler of topics that change from slice to slice of a corpus.
 
 Topic k has a base and a distribution over words for each slice t, and so has the prevalence of all
-topics: paths along a forest of slices, `samples.dirichlet_paths`, each with its own concentration
+topics: paths along a forest of slices, `samplers.dirichlet_paths`, each with its own concentration
 (how steady it is) and pace. Document d of slice t has proportions :math:`\theta_d \sim
 \mathrm{Dirichlet}(a \rho_t)`, and a token the topic :math:`z \sim \theta_d` and the word
 :math:`\sim \phi_{kt}`. Proportions are integrated out. With :math:`n_{dk}` tokens of document d at
@@ -180,15 +180,12 @@ def build(
         ((20, 2, 2, 4), 67)
     """
     topics, words = shape
-    # The prior of the pace, which depends on the gaps, is that of `build`.
-    made: Any = paths.build(1.0, gaps, parents=parents, concentration=steadiness, pace=pace)
-    shared = dict(made.init.args[0].keywords)
     model = Model(
         alpha=_start("alpha", alpha),
         beta=_start("beta", beta),
         alpha_prior=alpha if isinstance(alpha, Prior) else None,
         beta_prior=beta if isinstance(beta, Prior) else None,
-        paths=shared,
+        paths=paths.hyperparameters(gaps, parents=parents, concentration=steadiness, pace=pace),
         words=words,
         static=arguments.at_least("static", static, 0),
         chains=None if chains is None else arguments.at_least("chains", chains, 1),

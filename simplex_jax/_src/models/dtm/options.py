@@ -23,6 +23,7 @@ from simplex_jax._src.options import number, option, options
 from simplex_jax._src.runtime import session
 
 _PASSES, _SAMPLED, _EVALUATED = 500.0, 2, 10
+_STATIC, _STATIC_SHARE = 150, 0.3  # static passes by default: a number, or a share of fewer passes
 _MEANS = {"alpha": model.ALPHA, "beta": model.BETA}
 
 
@@ -56,11 +57,12 @@ class Options(TopicOptions):
     passes: float | None = override(
         "passes", default=None, unset="500, unless steps or seconds are given"
     )
-    static_passes: int = option(
+    static_passes: int | None = option(
         "Number of first passes, in which topics are the same in all slices, as in LDA: a start "
         "for the others, of which no sample is taken.",
-        default=150,
+        default=None,
         least=0,
+        unset="150, or three tenths of the passes if these are fewer",
     )
     eval_every: int | None = override(
         "eval_every",
@@ -164,12 +166,18 @@ def resolve_options(data: Sliced, heldout: Any, options: Options) -> Options:
         eval_every=max(_EVALUATED, session.interval(1, evaluation)),
         sample_every=_SAMPLED,
     )
+    static = options.static_passes
+    if static is None:
+        static = _STATIC
+        if length.steps is not None:  # one update is a pass
+            static = min(static, int(_STATIC_SHARE * length.steps))
     priors: dict[str, Any] = {f"{name}_prior": prior_of(options, name) for name in _MEANS}
     return dataclasses.replace(
         options,
         **priors,
         engine=resolve(options.engine, options.num_topics),
         batch_size=size.documents,
+        static_passes=static,
         keep_samples=number_kept(
             options.keep_samples,
             options.chains,

@@ -37,10 +37,11 @@ def warn(fitted: Fit) -> list[str]:
             "for them."
         )
     done = fitted.done.get("passes", fitted.done.get("steps", math.inf))
-    if done <= fitted.settings.static_passes:
+    static = fitted.settings.static_passes or 0
+    if done <= static:
         sentences.append(
             f"The run ended after {done:g} passes, and topics do not change yet in the first "
-            f"{fitted.settings.static_passes}: run it for several times as many, or lower "
+            f"{static}: run it for several times as many, or lower "
             "static_passes (--static-passes)."
         )
     if many := np.flatnonzero(fitted.slices.documents == 1).size:
