@@ -146,7 +146,7 @@ def test_what_is_told_is_real(name, getkey) -> None:
     assert abs(told / case.told - 1) < 0.05
     assert abs(real / told - 1) < 0.1
     assert not abs(real / np.sqrt(2 * told**2 - 1) - 1) < 0.1
-    with pytest.warns(UserWarning, match=rf"deviations of 'p' .* about {told:.2g}: give its"):
+    with pytest.warns(UserWarning, match=rf"deviations of 'p' .* about {told:.2g}: use a"):
         mcmc.sampler.get_diagnostics_str(mcmc.last_state)
     # At the longest step, the inflation is 1.1.
     longest = float(inflation.average_chains(mcmc.last_state.noise)["p"].longest)

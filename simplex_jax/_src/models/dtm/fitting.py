@@ -17,7 +17,7 @@ from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import Corpus, split_tokens, to_vocabulary
 from simplex_jax._src.draws.keys import by_native_code, split
 from simplex_jax._src.evaluate import alignment, diagnostics, matching
-from simplex_jax._src.evaluate.coherence import coherence, top_words
+from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.models import goal
@@ -31,13 +31,11 @@ from simplex_jax._src.models.topics.data import (
     Size,
     as_data,
     in_memory,
-    num_empty,
     predictable,
     size_of,
 )
-from simplex_jax._src.models.topics.fits import CountFit, Draw, Shares
+from simplex_jax._src.models.topics.fits import CountFit, Draw, Shares, results_of
 from simplex_jax._src.models.topics.report import INTERVAL, OVER_CHAINS
-from simplex_jax._src.report.examples import representative
 from simplex_jax._src.runtime import gathering, session
 from simplex_jax._src.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax._src.runtime.hooks import Event
@@ -566,27 +564,16 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         names=documents.names,
         proportions=np.zeros((0, settings.num_topics), np.float32),
         proportions_error=np.zeros(0, np.float32),
-        coherence=coherence(topics, documents.counts),
+        coherence=np.zeros(0),
         examples=[],
         order=order,
         shared=shared,
         samples=run.measures["kept"].samples(),
-        num_empty_documents=num_empty(documents),
     )
     shares, errors = in_slices(
         result, documents.counts, plan.data.place, seed=settings.seed, progress=run.progress
     )
-    examples = representative(
-        documents.counts,
-        documents.names,
-        documents.vocabulary,
-        shares,
-        topics,
-        documents.excerpts,
-    )
-    return dataclasses.replace(
-        result, proportions=shares, proportions_error=errors, examples=examples
-    )
+    return dataclasses.replace(result, **results_of(documents, topics, shares, errors))
 
 
 def _matched(trace: np.ndarray, order: np.ndarray, shared: np.ndarray) -> np.ndarray:
