@@ -4,8 +4,8 @@
 
 From the start of `simplex-jax lda` to its end, with reading, compiling, the shares of all documents
 and the report. For a run without a length, "ess_prevalence" is the effective sample size that nine
-in ten topics reach for their share of the tokens, and "ess_log_predictive" that of the held-out
-predictive density, both over the chains and counted within each; "shared" counts the topics that
+in ten topics reach for their share of the tokens, over the chains, and "ess_within_log_predictive"
+that of the held-out predictive density within each chain, added; "shared" counts the topics that
 all chains have.
 """
 

@@ -150,7 +150,7 @@ def test_a_fit_without_a_length_ends_when_it_has_settled_and_says_so():
     fitted = lda.fit(COUNTS, 2, alpha=0.5, holdout=8)
     last = fitted.metrics[-1]
     assert (fitted.ended, last["goal"], last["settled"]) == ("goal", 1.0, 1.0)
-    assert last["ess_log_predictive"] >= goal.ENOUGH
+    assert last["ess_within_log_predictive"] >= goal.ENOUGH
     assert fitted.again == "lda.fit(data, holdout=8, num_topics=2, alpha=0.5)"
     assert fitted.verdict[0].startswith("The predictions have settled")
     assert not fitted.warnings
@@ -164,7 +164,7 @@ def test_a_fit_without_a_length_ends_when_it_has_settled_and_says_so():
 def test_a_fit_without_held_out_documents_settles_by_its_likelihood():
     fitted = lda.fit(COUNTS, 2, alpha=0.5)
     assert fitted.ended == "goal"
-    assert fitted.metrics[-1]["ess_log_likelihood"] >= goal.ENOUGH
+    assert fitted.metrics[-1]["ess_within_log_likelihood"] >= goal.ENOUGH
 
 
 def test_a_fit_with_a_target_ends_when_it_has_it_and_goes_on_after_a_cut(tmp_path):

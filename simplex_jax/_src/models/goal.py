@@ -17,6 +17,9 @@ from simplex_jax._src.runtime.hooks import EXPECTED, MAX_STEPS, Event, Hook
 EFFECTIVE = "ess_"
 """Prefix of the names of metrics for effective sample sizes."""
 
+WITHIN = f"{EFFECTIVE}within_"
+"""Prefix of those within chains, added, which do not tell how the chains differ."""
+
 SHARE = 0.9
 """Fraction of the entries of a trace, such as topics, that must have a target effective size."""
 
@@ -74,8 +77,8 @@ class Goal(Hook):
     samples, and `SHARE` of the entries of each trace of the `target` have that effective size. The
     run is checked at evaluations that do not depend on its history: the first ones, and then
     whenever it has grown by a fifth. Each check adds metrics: `ess_NAME`, which `SHARE` of the
-    entries reach; `settled` and `goal`, 0 or 1; and `EXPECTED`, the estimated number of the last
-    update, if there is an estimate.
+    entries reach; `ess_within_LEVEL`, within the chains and added; `settled` and `goal`, 0 or 1;
+    and `EXPECTED`, the estimated number of the last update, if there is an estimate.
 
     Args:
         traces: Returns the traces so far by name, [samples, chains, ...], matched over the chains
@@ -150,8 +153,11 @@ class Goal(Hook):
             target = ENOUGH if name == self._level else self._target
             if target is None or (name == self._level and _is_constant(trace)):
                 continue
-            reached = added(trace) if name == self._level else _reached_by_most(trace)
-            event.metrics[f"{EFFECTIVE}{name}"] = reached
+            of_level = name == self._level
+            reached = added(trace) if of_level else _reached_by_most(trace)
+            # Not by the name of the effective size over all chains, which fits report.
+            metric = f"{WITHIN}{name}" if of_level else f"{EFFECTIVE}{name}"
+            event.metrics[metric] = reached
             enough = enough and reached >= target
             expected.append(done * max(target / reached, 1.0) if reached else math.inf)
         event.metrics["goal"] = float(enough)
