@@ -30,6 +30,9 @@ _SECONDS = 30
 # They wait for each other for this many seconds at the start.
 _PATIENCE = 300
 
+# Process 0 of a run that fails waits for this many seconds before it goes.
+_GRACE = 5
+
 _joined = False
 
 
@@ -243,7 +246,13 @@ def share(total: int) -> range:
 
 
 def leave(status: int) -> None:
-    """Exit at once after an error, since this process and the others would wait for each other."""
+    """Exit after an error without a farewell, for which this process and the others would wait.
+
+    Process 0 goes last: JAX aborts the others when it goes, and those with the same error, such as
+    a wrong option, would not come to say theirs.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
+    if is_first():
+        time.sleep(_GRACE)
     os._exit(status)
