@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from click.testing import CliRunner
+from support.cut_runs import look_after_every_step
 from support.fits import assert_same
 
 from simplex_jax._src.cli import main
@@ -118,6 +119,7 @@ class Crash(Hook):
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 2), (2, 1)])
 def test_a_crash_loses_nothing_on_disk_or_in_memory(before, after, stored, tmp_path, monkeypatch):
     """A checkpoint has all labels of its step, whatever was written to their file after it."""
+    look_after_every_step(monkeypatch)
     little = devices.memory()
     given = {"checkpoint": tmp_path / "run", "checkpoint_every": 0.0}
     monkeypatch.setattr(devices, "memory", lambda: before * little)
