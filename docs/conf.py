@@ -16,22 +16,24 @@ extensions = [
     "accessible",
     "llms",
     "mathml",
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
+    "tutorials",
     "api",  # after autodoc, whose events it uses
 ]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "jupyter_execute"]
 nitpicky = False
-source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
 # Names and code between single backticks.
 default_role = "literal"
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
+nb_execution_mode = "off"  # notebooks/build.py executes them
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
