@@ -19,6 +19,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from log_bessel import log_iv
 from scipy import special
 
 from simplex_jax._src.geometry import bessel
@@ -32,8 +33,8 @@ def candidates(order: np.ndarray, x: np.ndarray) -> dict[str, Callable]:
         half = a[0]
         name = np.dtype(dtype).name
         own = {
-            "log I": jax.jit(bessel.log_iv),
-            "log I, gradient": jax.jit(jax.grad(lambda a, b: bessel.log_iv(a, b).sum(), 1)),
+            "log I": jax.jit(log_iv),
+            "log I, gradient": jax.jit(jax.grad(lambda a, b: log_iv(a, b).sum(), 1)),
             "ratio": jax.jit(bessel.ratio),
         }
         for what, function in own.items():

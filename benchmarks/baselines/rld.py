@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from baselines import proposals
 from baselines.parameterisations import EXPANDED_MEAN, Parameterisation
@@ -15,8 +16,7 @@ from simplex_jax._src.batches import length
 from simplex_jax._src.draws.keys import to_jax_key
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import simplex
-from simplex_jax._src.gradients import LogLikelihood, precise
-from simplex_jax._src.gradients.generalised import are_derivatives
+from simplex_jax._src.gradients import LogLikelihood, generalised, precise
 from simplex_jax._src.samplers import expanded
 from simplex_jax._src.samplers.expanded import State
 from simplex_jax._src.schedules import StepSize
@@ -240,7 +240,7 @@ def build(
     """
     if metropolis is not None:
         metropolis = arguments.at_least("metropolis", metropolis, 1)
-        if log_likelihood is None and are_derivatives(estimator):
+        if log_likelihood is None and _are_derivatives(estimator):
             # Equal counts at both ends would prove nothing: derivatives miss jumps.
             raise ValueError(
                 "counts that are derivatives of a log likelihood need it for the Metropolis "
@@ -258,3 +258,15 @@ def build(
         step_size=step_size,
         log_likelihood=log_likelihood,
     )
+
+
+def _are_derivatives(estimator: Estimator) -> bool:
+    """Return whether counts are derivatives of a log likelihood, as from `gradients.counts`.
+
+    Derivatives miss the jumps of a log likelihood.
+    """
+
+    def are(node: PyTree) -> bool:
+        return isinstance(node, Partial) and node.func is generalised._counts_of
+
+    return any(map(are, jax.tree.leaves(estimator.estimate, is_leaf=are)))

@@ -1,6 +1,4 @@
-"""Fitted topics for pyLDAvis and gensim: contents, and what does not go together."""
-
-import sys
+"""Fitted topics for pyLDAvis: contents, and what does not go together."""
 
 import numpy as np
 import pytest
@@ -50,39 +48,3 @@ def test_pyldavis_does_not_get_what_does_not_go_together(changed, message):
     given = {"topics": TOPICS, "proportions": SHARES, "counts": COUNTS, "vocabulary": WORDS}
     with pytest.raises(ValueError, match=message):
         exports.to_pyldavis(**given | changed)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"vocabulary": WORDS[:3]}, "vocabulary has 3 words for 4 columns"),
-        ({"alpha": 0.0}, "alpha must be finite and positive; it is 0"),
-        ({"alpha": [0.1, np.nan]}, "alpha must be finite and positive; it is nan"),
-        ({"alpha": [0.1, 0.2, 0.3]}, r"alpha of shape \(3,\)"),
-        ({"topics": [[0.5, -0.5, 0.5, 0.5]]}, "topics: row 0 is not a topic"),
-        ({"topics": TOPICS[0]}, r"topics must be numbers \[K, V\]"),
-    ],
-)
-def test_gensim_does_not_get_what_does_not_go_together(changed, message):
-    """With or without gensim."""
-    given = {"topics": TOPICS, "alpha": 0.1, "vocabulary": WORDS}
-    with pytest.raises(ValueError, match=message):
-        exports.to_gensim(**given | changed)
-
-
-def test_without_gensim_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "gensim.models", None)
-    with pytest.raises(ImportError, match=r"gensim: pip install 'simplex-jax\[coherence\]'"):
-        exports.to_gensim(TOPICS, 0.1, WORDS)
-
-
-def test_gensim_has_the_topics():
-    models = pytest.importorskip("gensim.models")
-    model = exports.to_gensim(TOPICS, [0.1, 0.3], WORDS)
-    assert isinstance(model, models.LdaModel)
-    np.testing.assert_allclose(model.get_topics(), TOPICS, rtol=1e-5)
-    np.testing.assert_allclose(model.alpha, [0.1, 0.3], rtol=1e-6)
-    assert [word for word, _ in model.show_topic(1, 2)] == ["sky", "star"]
-    # Its inference: a document of the sky is of the second topic.
-    assert max(model[[(3, 9)]], key=lambda pair: pair[1])[0] == 1
-    assert exports.to_gensim(TOPICS, 0.5, WORDS).alpha.tolist() == [0.5, 0.5]

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from simplex_jax._src import base, batches, estimators
-from simplex_jax._src.evaluate import diagnostics, fits, matching, to_arviz
+from simplex_jax._src.evaluate import diagnostics, fits, to_arviz
 from simplex_jax._src.models import hdp, lda
 from simplex_jax._src.runtime.driver import run
 from simplex_jax._src.samplers import scir
@@ -191,16 +191,6 @@ def kept_topics(fitted):
     return to_arviz.to_arviz(fitted)["posterior"]["topics"].values
 
 
-def test_samples_of_topics_are_matched(seed):
-    topics = np.random.default_rng(seed).dirichlet(np.full(9, 0.1), size=3)
-    samples = np.stack([[topics] * 5, [topics[[2, 0, 1]]] * 5])
-    tree = to_arviz.from_topics(samples)
-    np.testing.assert_array_equal(tree["posterior"]["topics"][1, 3], topics)
-    directions = np.sign(samples - 0.1) * samples  # as of `sam`, with entries of either sign
-    tree = to_arviz.from_topics(directions, measure=matching.cosine)
-    np.testing.assert_array_equal(tree["posterior"]["topics"][1, 3], directions[0, 0])
-
-
 def test_errors():
     with pytest.raises(ValueError, match="keep_samples"):
         to_arviz.to_arviz(fits.Topics(np.eye(2)))
@@ -212,8 +202,6 @@ def test_errors():
         to_arviz.run_to_arviz({"a": np.zeros(5), "b": np.zeros(6)})
     with pytest.raises(ValueError, match=r"dims names axes of w, but the variables are position"):
         to_arviz.run_to_arviz(np.zeros((5, 2)), dims={"w": ["colour"]})
-    with pytest.raises(ValueError, match="chains, draws"):
-        to_arviz.from_topics(np.zeros((2, 3)))
 
 
 def test_without_arviz_base_the_error_says_what_to_install(monkeypatch):

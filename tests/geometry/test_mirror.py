@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.convex_laws import dual_log_density
 
 from simplex_jax._src.geometry import mirror
 
@@ -185,7 +186,7 @@ def test_the_dual_densities_of_the_paper():
             return ((a - 1) * jnp.log(x)).sum()
 
         def result(maps, log_density, y):
-            rows = jax.vmap(lambda y: mirror.dual_log_density(maps, log_density, y, y))
+            rows = jax.vmap(lambda y: dual_log_density(maps, log_density, y, y))
             return jax.jit(rows)(y)
 
         w = (a[:2] * y).sum(axis=-1) - a.sum() * jnp.log1p(jnp.exp(y).sum(axis=-1))
@@ -213,7 +214,7 @@ def test_extreme_duals_stay_finite_and_inside_in_float32(name):
     @jax.jit
     def look(y):
         x = maps.primal(y, y)
-        density = lambda y: mirror.dual_log_density(maps, jnp.sum, y, y)  # noqa: E731
+        density = lambda y: dual_log_density(maps, jnp.sum, y, y)  # noqa: E731
         values = (maps.inverse_hessian(x, y, jnp.ones_like(x)), maps.correction(x, y))
         return maps.inside(x), (*values, maps.log_det(x, y), jax.grad(density)(y))
 

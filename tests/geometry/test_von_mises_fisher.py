@@ -141,7 +141,7 @@ def test_fit_inverts_the_mean_length(dimension: int) -> None:
     k = K[2:]
     length, spread = vmf.mean_length(dimension, k), vmf.mean_spread(dimension, k)
     np.testing.assert_allclose(vmf.fit(dimension, length, spread), k, rtol=5e-6)
-    np.testing.assert_allclose(vmf.fit_moments(dimension, length, spread), k, rtol=0.07)
+    np.testing.assert_allclose(vmf._moments(dimension, length, spread), k, rtol=0.07)
     back = exactly(
         lambda k: vmf.fit(dimension, vmf.mean_length(dimension, k), vmf.mean_spread(dimension, k)),
         k,

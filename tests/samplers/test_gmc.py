@@ -95,7 +95,7 @@ TARGETS = {
         laws.dirichlet_checks,
     ),
     "Dirichlet, roots": (
-        manifolds.square_root(dirichlet),
+        laws.square_root(dirichlet),
         manifolds.simplex_sphere(),
         0.3,
         draw_roots,

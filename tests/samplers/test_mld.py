@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support import euler_laws
 from support import statistics_checks as checks
+from support.convex_laws import dual_log_density
 from support.marks import slow_but
 
 from simplex_jax._src import batches, gradients
@@ -238,7 +239,7 @@ def test_the_two_forms_are_one_process(name, getkey):
     maps, near = maps(), jnp.asarray(x)
 
     def log_dual(y):
-        return mirror.dual_log_density(maps, log_density, y, near)
+        return dual_log_density(maps, log_density, y, near)
 
     primal = mld.build(gradients.density(lambda x: log_density(x)), maps, STEP)
     dual = mld.build(gradients.density(log_dual), maps, STEP, form="dual")

@@ -115,3 +115,9 @@ def sampler(kernel, draws, check, seed, accepted):
         return check(np.concatenate(result))
 
     return sample
+
+
+def dual_log_density(mirror, log_density, y, near):
+    """Return the log density -W of y = grad h(x) of Hsieh et al. (2018, equation 2.2)."""
+    x = mirror.primal(y, near)
+    return log_density(x) - jnp.sum(mirror.log_det(x, y))

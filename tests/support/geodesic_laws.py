@@ -1,5 +1,6 @@
 """Distributions on manifolds, their exact draws, and checks of samples against them."""
 
+import jax.numpy as jnp
 import numpy as np
 from scipy import special, stats
 
@@ -84,3 +85,11 @@ def frame_checks(x):
         coordinate = (second * axis).sum(axis=1)
         result["second", j] = checks.dkwm((1 + coordinate) / 2, lambda u: np.clip(u, 0, 1))
     return result
+
+
+def square_root(log_density):
+    """Return the log density of y = sqrt(x) on `simplex_sphere`, given that of x on the simplex.
+
+    The sum is the log of the Jacobian between the volume of the simplex and the area of the sphere.
+    """
+    return lambda y: log_density(y**2) + jnp.log(jnp.abs(y)).sum()

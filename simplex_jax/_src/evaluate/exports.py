@@ -1,4 +1,4 @@
-"""Export of fitted topics to pyLDAvis and gensim."""
+"""Export of fitted topics to pyLDAvis."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,6 @@ from jax.typing import ArrayLike
 from simplex_jax._src import arguments
 from simplex_jax._src.corpus.corpus import checked_counts
 from simplex_jax._src.evaluate.matching import as_topics
-from simplex_jax._src.extras import needed
 
 
 def to_pyldavis(
@@ -75,42 +74,3 @@ def to_pyldavis(
         "vocab": [str(vocabulary[word]) for word in words],
         "term_frequency": frequency[words],
     }
-
-
-def to_gensim(topics: ArrayLike, alpha: ArrayLike, vocabulary: Sequence[str]) -> Any:
-    """Return a gensim `LdaModel` with these topics.
-
-    `get_topics` returns the given topics; inference for documents is gensim's own variational
-    Bayes with `alpha`.
-
-    Args:
-        topics: Word probabilities, [K, V], such as `Fit.topics`.
-        alpha: Concentration of topic proportions, per topic, a scalar or [K], such as `Fit.alpha`.
-        vocabulary: The V words.
-
-    Raises:
-        ImportError: gensim is not installed.
-        ValueError: An argument is out of range or the shapes do not go together.
-    """
-    table = as_topics("topics", topics)
-    if len(vocabulary) != table.shape[1]:
-        raise ValueError(f"vocabulary has {len(vocabulary)} words for {table.shape[1]} columns")
-    concentrations = arguments.as_float("alpha", alpha)
-    arguments.require(
-        "alpha", concentrations, arguments.positive(concentrations), "finite and positive"
-    )
-    if concentrations.shape not in ((), (len(table),)):
-        raise ValueError(f"alpha of shape {concentrations.shape} does not fit {len(table)} topics")
-    with needed("to_gensim", "coherence"):
-        from gensim.models import LdaModel
-    words = dict(enumerate(map(str, vocabulary)))
-    model = LdaModel(
-        id2word=words,
-        num_topics=len(table),
-        alpha=np.broadcast_to(concentrations, len(table)).tolist(),
-        dtype=np.float32,
-    )
-    # Its topics are eta plus the statistics, normalised; the scale makes eta negligible.
-    model.state.sstats = (table.astype(np.float64) * 1e8).astype(np.float32)
-    model.sync_state()
-    return model

@@ -100,38 +100,6 @@ def _losses(draws: np.ndarray, partition: np.ndarray, loss: str) -> np.ndarray:
     return np.maximum(apart, 0) / n if loss == "vi" else apart / max(n * (n - 1), 1)
 
 
-def _distance(first: ArrayLike, second: ArrayLike, loss: str) -> np.ndarray | float:
-    a, b = _partitions("first", first), _partitions("second", second)
-    if b.ndim != 1 or a.ndim > 2 or a.shape[-1] != b.size:
-        raise ValueError(
-            f"first must be [n] or [S, n] and second [n]; the shapes are {a.shape} and {b.shape}"
-        )
-    losses = _losses(_compact(np.atleast_2d(a)), _compact(b[None])[0], loss)
-    return float(losses[0]) if a.ndim == 1 else losses
-
-
-def variation_of_information(first: ArrayLike, second: ArrayLike) -> np.ndarray | float:
-    """Return H(first | second) + H(second | first) in nats (Meila 2007), a metric of partitions.
-
-    It is 0 for equal partitions and at most log n. `first` is labels [n], or draws of them [S, n]
-    with a value for each; `second` is labels [n].
-
-    Example:
-        >>> round(variation_of_information([0, 0, 1, 1], [5, 5, 5, 5]), 4)  # log 2
-        0.6931
-    """
-    return _distance(first, second, "vi")
-
-
-def binder(first: ArrayLike, second: ArrayLike) -> np.ndarray | float:
-    """Return the fraction of pairs of rows that are together in only one of two partitions.
-
-    This is Binder's (1978) loss with equal costs over its largest value, and one minus the Rand
-    index. Arguments and errors are as for `variation_of_information`.
-    """
-    return _distance(first, second, "binder")
-
-
 def co_clustering(labels: ArrayLike, rows: ArrayLike | None = None) -> np.ndarray:
     """Return the posterior probability that rows share a cluster, float64 [r, r].
 
@@ -152,12 +120,6 @@ def co_clustering(labels: ArrayLike, rows: ArrayLike | None = None) -> np.ndarra
     for draw in draws:
         counts += draw[:, None] == draw
     return counts / len(draws)
-
-
-def cluster_numbers(labels: ArrayLike) -> np.ndarray:
-    """Return the number of clusters of each draw, int64 [S], of labels [S, n]."""
-    ordered = np.sort(_draws(labels), axis=1)
-    return 1 + np.count_nonzero(np.diff(ordered, axis=1), axis=1)
 
 
 def medoid(labels: ArrayLike, *, most_rows: int = 2000) -> int:

@@ -10,10 +10,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.typing import ArrayLike
 
 from simplex_jax._src.base import PyTree
-from simplex_jax._src.evaluate import matching
 from simplex_jax._src.evaluate.fits import Fitted, Mixture, Record, Topics
 from simplex_jax._src.extras import needed
 
@@ -176,30 +174,6 @@ def _of_topics(fitted: Topics, vocabulary: Sequence[str] | None) -> Any:
             stats[measure] = np.array(table)
     coords = None if vocabulary is None else {"word": list(vocabulary)}
     return _tree({"posterior": posterior, "sample_stats": stats}, dims, coords)
-
-
-def from_topics(
-    topics: ArrayLike,
-    vocabulary: Sequence[str] | None = None,
-    *,
-    measure: matching.Affinity = matching.affinity,
-) -> Any:
-    """Return topic samples [chains, draws, K, V], as written by `--keep-samples`, as a tree.
-
-    Topics of later chains are matched to those of the first; use `matching.cosine` for directions,
-    such as those of `sam`. The `xarray.DataTree` has `topics` (chain, draw, topic, word).
-
-    Raises:
-        ImportError: arviz-base is not installed.
-        ValueError: The samples have other axes, or the measure rejects their means.
-    """
-    array = np.asarray(topics)
-    if array.ndim != 4:
-        raise ValueError(f"topics must be [chains, draws, K, V]; their shape is {array.shape}")
-    order = matching.align(list(array.mean(axis=1)), measure).order
-    matched = np.stack([chain[:, rows] for chain, rows in zip(array, order, strict=True)])
-    coords = None if vocabulary is None else {"word": list(vocabulary)}
-    return _tree({"posterior": {"topics": matched}}, {"topics": ["topic", "word"]}, coords)
 
 
 def _named(tree: PyTree) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Modified Bessel functions I_nu of real order in logs, their ratio, and differences of the logs.
+"""Ratios of modified Bessel functions I_nu of real order, and their power series in logs.
 
 All are exact to rounding for orders from 0 to 1e5 and arguments from 0 to 1e8, in float32 and
 float64, and differentiable in the argument. There is no derivative in the order: asking for it is
@@ -39,31 +39,6 @@ def _with_slope(value: _Function, slope: _Function) -> _Function:
     function = jax.custom_jvp(value)
     function.defjvp(rule, symbolic_zeros=True)
     return function
-
-
-def _log_iv(order: jax.Array, x: jax.Array) -> jax.Array:
-    e = debye.expand(order, x)
-    shift, _, stirling = debye.settings(x.dtype)
-    large = e.radius + _times_log(order, x / (order + e.radius)) + e.series
-    large = large - 0.5 * jnp.log(2 * jnp.pi * e.radius)
-    # For small x and nu: (x / 2)^nu / Gamma(nu + 1), by Stirling's series where it is accurate ...
-    low, high = jnp.minimum(order, stirling), jnp.maximum(order, stirling)
-    by_gamma = _times_log(low, x / 2) - _log_factorial(low)
-    one = jnp.ones_like(order)
-    by_stirling = high * (1 + jnp.log(x / (2 * high))) + debye.series(1 / high, one)
-    by_stirling = by_stirling - 0.5 * jnp.log(2 * jnp.pi * high)
-    power = jnp.where(order < stirling, by_gamma, by_stirling)
-    # ... times 0F1 at the base order, followed by the downward recurrence.
-    base = jnp.minimum(order, shift) + shift
-    d = jnp.where(e.small, x * x / (e.radius + e.base), 0)
-    series = d - base * jnp.log1p(d / (2 * base)) - 0.5 * jnp.log1p(d / base)
-    series = series + (e.series - debye.series(1 / base, one)) + e.growth
-    return jnp.where(e.small, power + series, large)
-
-
-def _times_log(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return a log b, 0 where a is 0; unlike ``xlogy``, it carries no second derivative."""
-    return jnp.where(a == 0, 0, a * jnp.log(jnp.where(a == 0, 1, b)))
 
 
 def _log_factorial(a: jax.Array) -> jax.Array:
@@ -126,10 +101,6 @@ def _like(numbers: np.ndarray, x: jax.Array) -> jax.Array:
     return arguments.with_rank(jnp.asarray(numbers, x.dtype), x.ndim)
 
 
-def _slope_of_log_iv(order: jax.Array, x: jax.Array) -> jax.Array:
-    return _ratio(order, x) + jnp.where(order == 0, 0, order / jnp.where(order == 0, 1, x))
-
-
 def _ratio_slope(order: jax.Array, x: jax.Array) -> jax.Array:
     return debye.expand(order, x).slope
 
@@ -138,7 +109,6 @@ _ratio = _with_slope(lambda order, x: debye.expand(order, x).ratio, _ratio_slope
 _complement = _with_slope(
     lambda order, x: debye.expand(order, x).complement, lambda order, x: -_ratio_slope(order, x)
 )
-_iv = _with_slope(_log_iv, _slope_of_log_iv)
 _series = _with_slope(lambda order, x: _series_parts(order, x)[1], _ratio)
 _scaled_series = _with_slope(lambda order, x: _series_parts(order, x)[0], _complement)
 
@@ -183,40 +153,19 @@ def _checked(function: Callable[..., jax.Array], **named: ArrayLike) -> jax.Arra
     return _evaluate(function, *arguments.same_rank(*arrays))
 
 
-def log_iv(order: ArrayLike, x: ArrayLike) -> jax.Array:
-    """Return log I_nu(x), the logarithm of the modified Bessel function of the first kind.
+def ratio(order: ArrayLike, x: ArrayLike) -> jax.Array:
+    """Return I_{nu+1}(x) / I_nu(x), in [0, 1), to rounding.
 
-    It uses Debye's expansion (DLMF 10.41.3), which holds at every order if 1 / sqrt(nu^2 + x^2) is
-    small. Otherwise it uses recurrences from an order where that holds.
+    For nu = p/2 - 1 it is the mean resultant length of the von Mises-Fisher distribution on the
+    sphere of R^p with concentration x. There is no derivative in the order. NaN under ``jit`` if an
+    argument is out of range.
 
     Args:
         order: nu, finite and at least 0, any shape; accurate up to 1e5.
         x: Finite and at least 0; accurate up to 1e8. The shapes broadcast.
 
-    Returns:
-        log I_nu(x), -inf for I_nu(0) with nu > 0. The error is below 1e-12 or a few units in the
-        last place in float64. In float32 it is a few units in the last place of max(1, |log I|), or
-        of nu near the one zero of log I, where terms of that size cancel. NaN under ``jit`` if an
-        argument is out of range. The derivative in x is ``ratio`` + nu / x; there is none in the
-        order.
-
     Raises:
         ValueError: An argument is negative or not finite, or shapes do not broadcast.
-
-    Example:
-        >>> from simplex_jax._src.geometry import bessel
-        >>> log_i = bessel.log_iv([0.5, 2499.0], [1.0, 1000.0])
-        >>> [round(float(value), 3) for value in log_i]
-        [-0.064, -1428.716]
-    """
-    return _checked(_iv, order=order, x=x)
-
-
-def ratio(order: ArrayLike, x: ArrayLike) -> jax.Array:
-    """Return I_{nu+1}(x) / I_nu(x), in [0, 1), to rounding; arguments as in ``log_iv``.
-
-    For nu = p/2 - 1 it is the mean resultant length of the von Mises-Fisher distribution on the
-    sphere of R^p with concentration x.
 
     Example:
         >>> from simplex_jax._src.geometry import bessel
@@ -243,7 +192,7 @@ def log_series(order: ArrayLike, x: ArrayLike) -> jax.Array:
     """Return log 0F1(nu + 1; x^2 / 4) = log(Gamma(nu + 1) (2 / x)^nu I_nu(x)).
 
     It is 0 at x = 0 and grows as x - O(nu log x). It is the log of the mean of exp(x t), where t is
-    the first coordinate of a uniform unit vector in R^(2 nu + 2). Arguments as in ``log_iv``.
+    the first coordinate of a uniform unit vector in R^(2 nu + 2). Arguments as in ``ratio``.
 
     Example:
         >>> from simplex_jax._src.geometry import bessel

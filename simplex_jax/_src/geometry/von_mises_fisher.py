@@ -250,19 +250,11 @@ def _resultant(x: jax.Array, weights: jax.Array) -> Resultant:
     return Resultant(m / length[..., None], jnp.minimum(length, 1), jnp.minimum(spread, 1))
 
 
-def fit_moments(
-    dimension: SupportsIndex, length: ArrayLike, spread: ArrayLike | None = None
-) -> jax.Array:
+def _moments(dimension: int, length: jax.Array, spread: jax.Array) -> jax.Array:
     """Return Banerjee's estimate of the concentration, R (p - R^2) / (1 - R^2).
 
-    Banerjee et al. (2005, JMLR 6, equation 4.4). It is within a few percent of the exact solution,
-    ``fit``, and takes the same arguments.
+    Banerjee et al. (2005, JMLR 6, equation 4.4). It is within a few percent of the exact solution.
     """
-    _order(dimension)
-    return _moments(int(dimension), *_length_and_spread(length, spread))
-
-
-def _moments(dimension: int, length: jax.Array, spread: jax.Array) -> jax.Array:
     return length * (dimension - length**2) / (spread * (1 + length))
 
 
@@ -282,7 +274,7 @@ def _length_and_spread(length: ArrayLike, spread: ArrayLike | None) -> list[jax.
 def fit(dimension: SupportsIndex, length: ArrayLike, spread: ArrayLike | None = None) -> jax.Array:
     """Return the maximum-likelihood concentration: the k with A(k) = R, to rounding.
 
-    Newton's method (Sra 2012) for log k from ``fit_moments``. The derivative in R is 1 / A'(k).
+    Newton's method (Sra 2012) for log k from Banerjee's estimate. The derivative in R is 1 / A'(k).
 
     Args:
         dimension: p, an integer of at least 2.

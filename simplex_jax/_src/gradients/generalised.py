@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import Partial
 
 from simplex_jax._src import arguments
 from simplex_jax._src.base import Batch, Position, PyTree, bind
@@ -72,18 +71,6 @@ def _counts_of(
 ) -> Position:
     del key
     return gradient_of("log_likelihood", log_likelihood)(position, batch)
-
-
-def are_derivatives(estimator: Estimator) -> bool:
-    """Return whether counts are derivatives of a log likelihood, as from `counts`.
-
-    Derivatives miss the jumps of a log likelihood.
-    """
-
-    def are(node: PyTree) -> bool:
-        return isinstance(node, Partial) and node.func is _counts_of
-
-    return any(map(are, jax.tree.leaves(estimator.estimate, is_leaf=are)))
 
 
 def with_total(estimator: Estimator, total: PyTree) -> Estimator:

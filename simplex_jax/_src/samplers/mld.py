@@ -103,10 +103,10 @@ def build(
     in the "dual" form, where it is that of the log density -W of y (Hsieh et al. 2018, equation 3.3
     with step beta = h; the h under the nabla is the mirror map). The two are the same process. Use
     the dual form if W has a simple formula, or if the target has a pole at the boundary, where x is
-    rounded and y is not: `geometry.mirror.dual_log_density` derives it from a log density of x. The
-    bias is that of Langevin steps, of order h: if W has curvature m, the variance of y is too large
-    by a factor of about 1 / (1 - h m / 2), and steps above 2 / m diverge. For a Dirichlet,
-    `samplers.smld` is this kernel on counts and log-probabilities.
+    rounded and y is not: -W is the log density of x = `mirror.primal(y, near)` minus the sum of
+    `mirror.log_det(x, y)`. The bias is that of Langevin steps, of order h: if W has curvature m,
+    the variance of y is too large by a factor of about 1 / (1 - h m / 2), and steps above 2 / m
+    diverge. For a Dirichlet, `samplers.smld` is this kernel on counts and log-probabilities.
 
     Args:
         estimator: Estimates the gradient of the log density, at x in the primal form and at y in

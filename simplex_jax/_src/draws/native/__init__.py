@@ -1,7 +1,6 @@
 """Draws by native code that XLA calls: the same variates up to rounding, in less time."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,42 +38,26 @@ PATHS = Library(
 )
 
 
-def hash_pairs(
-    key_words: jax.Array,
-    first: jax.Array,
-    *,
-    size: int,
-    prefix: str | None = None,
-    width: int = 16,
-) -> jax.Array:
+# The functions take a `variant` for tests: the `prefix` of the names of another library, and the
+# `width` of vectors, on which results do not depend.
+
+
+def hash_pairs(key_words: jax.Array, first: jax.Array, *, size: int, **variant: Any) -> jax.Array:
     """Hash as `bits.threefry2x32` does: counters (0, first), (0, first + 1), ..., [size, 2]."""
-    call = _function("hash", prefix, jax.ShapeDtypeStruct((size, 2), jnp.uint32))
-    return call(key_words, first.reshape(1), width=np.int64(width))
+    pairs = jax.ShapeDtypeStruct((size, 2), jnp.uint32)
+    return _run("hash", pairs, key_words, first.reshape(1), **variant)
 
 
 def loggamma(
-    key: jax.Array,
-    a: jax.Array,
-    offset: jax.Array,
-    shape: tuple[int, ...],
-    *,
-    prefix: str | None = None,
-    width: int = 16,
+    key: jax.Array, a: jax.Array, offset: jax.Array, shape: tuple[int, ...], **variant: Any
 ) -> jax.Array:
     """Draw as `draws.loggamma` does, in float32."""
-    return _call("loggamma", key, offset, shape, a, prefix=prefix, width=width)
+    return _draw("loggamma", key, offset, shape, a, **variant)
 
 
-def poisson(
-    key: jax.Array,
-    rate: jax.Array,
-    shape: tuple[int, ...],
-    *,
-    prefix: str | None = None,
-    width: int = 16,
-) -> jax.Array:
+def poisson(key: jax.Array, rate: jax.Array, shape: tuple[int, ...], **variant: Any) -> jax.Array:
     """Draw as `draws.poisson` does, in float32."""
-    return _call("poisson", key, 0, shape, rate, prefix=prefix, width=width)
+    return _draw("poisson", key, 0, shape, rate, **variant)
 
 
 def cir(
@@ -84,32 +67,22 @@ def cir(
     step: tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array],
     offset: jax.Array,
     shape: tuple[int, ...],
-    *,
-    prefix: str | None = None,
-    width: int = 16,
+    **variant: Any,
 ) -> jax.Array:
     """Draw as `draws.cir` does, in float32; `step` is h, 1 - e^-h and its log, growth, decay."""
-    return _call("cir", key, offset, shape, log_theta, a, *step, prefix=prefix, width=width)
+    return _draw("cir", key, offset, shape, log_theta, a, *step, **variant)
 
 
-def choose(
-    weights: jax.Array, u: jax.Array, *, prefix: str | None = None, width: int = 16
-) -> jax.Array:
+def choose(weights: jax.Array, u: jax.Array, **variant: Any) -> jax.Array:
     """Choose as `categorical.choose` does, in float32."""
-    call = _function("choose", prefix, jax.ShapeDtypeStruct(u.shape, jnp.int32))
-    return call(weights, u, width=np.int64(width))
+    return _run("choose", jax.ShapeDtypeStruct(u.shape, jnp.int32), weights, u, **variant)
 
 
-def normalise(
-    log_weights: jax.Array, *, prefix: str | None = None, width: int = 16
-) -> tuple[jax.Array, jax.Array]:
+def normalise(log_weights: jax.Array, **variant: Any) -> tuple[jax.Array, jax.Array]:
     """Compute what `dirichlet.normalise` does, in float32."""
-    results = (
-        jax.ShapeDtypeStruct(log_weights.shape, jnp.float32),
-        jax.ShapeDtypeStruct((*log_weights.shape[:-1], 1), jnp.float32),
-    )
-    call = _function("normalise", prefix, results)
-    log_p, log_total = call(log_weights, width=np.int64(width))
+    shape = log_weights.shape
+    results = _floats(shape), _floats((*shape[:-1], 1))
+    log_p, log_total = _run("normalise", results, log_weights, **variant)
     return log_p, log_total
 
 
@@ -121,23 +94,16 @@ def pass_tables(
     time: jax.Array,
     total: jax.Array,
     parents: jax.Array,
-    *,
-    prefix: str | None = None,
-    width: int = 16,
+    **variant: Any,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Pass tables to parents and the base as `dirichlet_paths` does, in float32.
 
     `keys` are words [T, 3, 2]. Returns customers, tables at the base, and sums [..., T, 3].
     """
-    results = [
-        jax.ShapeDtypeStruct(shape, jnp.float32)
-        for shape in (position.shape, base.shape, (*time.shape, 3))
-    ]
-    call = _function("pass_tables", prefix, results, PATHS)
-    customers, base_tables, sums = call(
-        keys, counts, position, base, time, total, parents, width=np.int64(width)
-    )
-    return customers, base_tables, sums
+    results = [_floats(shape) for shape in (position.shape, base.shape, (*time.shape, 3))]
+    inputs = keys, counts, position, base, time, total, parents
+    customers, tables, sums = _run("pass_tables", results, *inputs, library=PATHS, **variant)
+    return customers, tables, sums
 
 
 def draw_vectors(
@@ -147,15 +113,11 @@ def draw_vectors(
     time: jax.Array,
     total: jax.Array,
     parents: jax.Array,
-    *,
-    prefix: str | None = None,
-    width: int = 16,
+    **variant: Any,
 ) -> jax.Array:
     """Draw vectors given customers as `dirichlet_paths` does, in float32, with keys [T, 2]."""
-    call = _function(
-        "draw_vectors", prefix, jax.ShapeDtypeStruct(customers.shape, jnp.float32), PATHS
-    )
-    return call(keys, customers, base, time, total, parents, width=np.int64(width))
+    inputs = keys, customers, base, time, total, parents
+    return _run("draw_vectors", _floats(customers.shape), *inputs, library=PATHS, **variant)
 
 
 def move_paths(
@@ -169,39 +131,47 @@ def move_paths(
     gaps: jax.Array,
     parents: jax.Array,
     prior: jax.Array,
-    *,
-    prefix: str | None = None,
-    width: int = 16,
+    **variant: Any,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Move c and r given the vectors as `dirichlet_paths` does, in float32.
 
     `prior` is the scale of c^-1/2, the mean and the standard deviation of log r.
     """
-    call = _function("move_paths", prefix, [jax.ShapeDtypeStruct(c.shape, jnp.float32)] * 3, PATHS)
-    c, r, accepted = call(
-        counts, position, base, c, r, factors, limits, gaps, parents, prior, width=np.int64(width)
-    )
+    inputs = counts, position, base, c, r, factors, limits, gaps, parents, prior
+    results = [_floats(c.shape)] * 3
+    c, r, accepted = _run("move_paths", results, *inputs, library=PATHS, **variant)
     return c, r, accepted
 
 
-def _function(name: str, prefix: str | None, results: Any, library: Library = LIBRARY) -> Callable:
-    return library.call(name, results, vmap_method="broadcast_all", prefix=prefix)
+def _floats(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def _call(
+def _run(
+    name: str,
+    results: Any,
+    *inputs: jax.Array,
+    library: Library = LIBRARY,
+    prefix: str | None = None,
+    width: int = 16,
+) -> Any:
+    """Return the results of a call of a library, of these shapes and dtypes."""
+    call = library.call(name, results, vmap_method="broadcast_all", prefix=prefix)
+    return call(*inputs, width=np.int64(width))
+
+
+def _draw(
     name: str,
     key: jax.Array,
     offset: ArrayLike,
     shape: tuple[int, ...],
     *parameters: jax.Array,
-    prefix: str | None,
-    width: int,
+    **variant: Any,
 ) -> jax.Array:
-    """Call the library. `width`, of vectors, is for tests; results do not depend on it."""
-    call = _function(name, prefix, jax.ShapeDtypeStruct((math.prod(shape),), jnp.float32))
+    """Return draws of a shape, from the words of a key that begin at an offset."""
     flat = [_period(parameter, shape) for parameter in parameters]
-    begin = bits.offset_of(offset).reshape(1)
-    return call(bits.key_words(key), begin, *flat, width=np.int64(width)).reshape(shape)
+    words, begin = bits.key_words(key), bits.offset_of(offset).reshape(1)
+    return _run(name, _floats((math.prod(shape),)), words, begin, *flat, **variant).reshape(shape)
 
 
 def _period(parameter: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -9,7 +9,6 @@ from simplex_jax._src.geometry.manifolds.euclidean import euclidean
 from simplex_jax._src.geometry.manifolds.manifold import Manifold
 from simplex_jax._src.geometry.manifolds.products import product
 from simplex_jax._src.geometry.manifolds.simplices import simplex_flat, simplex_sphere
-from simplex_jax._src.geometry.manifolds.simplices import square_root as square_root
 from simplex_jax._src.geometry.manifolds.sphere import sphere
 from simplex_jax._src.geometry.manifolds.stiefel import stiefel
 

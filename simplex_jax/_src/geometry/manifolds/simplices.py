@@ -1,13 +1,11 @@
 """The probability simplex: flat with reflection at its faces, and as part of the sphere."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from simplex_jax._src import arguments
-from simplex_jax._src.base import Position, bind, static
+from simplex_jax._src.base import bind, static
 from simplex_jax._src.geometry.manifolds import sphere
 from simplex_jax._src.geometry.manifolds.manifold import Manifold
 
@@ -137,8 +135,8 @@ def simplex_sphere() -> Manifold:
     .. math::
         \pi(y^2) \prod_j y_j
 
-    (Byrne and Girolami 2013, section 5.2), which `square_root` computes. `point` draws y uniformly,
-    so that x ~ Dirichlet(1/2, ..., 1/2).
+    (Byrne and Girolami 2013, section 5.2). `point` draws y uniformly, so that x ~ Dirichlet(1/2,
+    ..., 1/2).
 
     Example:
         >>> import jax.numpy as jnp
@@ -155,31 +153,6 @@ def simplex_sphere() -> Manifold:
         retract=_fold_retract,
         error=_fold_error,
     )
-
-
-def square_root(log_density: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    r"""Return the log density of y = sqrt(x) on `simplex_sphere`, given a log density of x.
-
-    It is :math:`\log \pi(y^2) + \sum_j \log |y_j|`. The last term is the Jacobian between the
-    volume of the simplex and the area of the sphere.
-
-    Args:
-        log_density: `(x [..., K], ...) -> scalar`, with respect to the volume of the simplex (a
-            Dirichlet has powers alpha - 1). Further arguments are passed on.
-
-    Example: for Dirichlet(1/2, ..., 1/2) the density of y is constant.
-
-        >>> import jax.numpy as jnp
-        >>> from simplex_jax.geometry import manifolds
-        >>> log_density = manifolds.square_root(lambda x: -0.5 * jnp.log(x).sum())
-        >>> abs(float(log_density(jnp.array([0.6, 0.8])))) < 1e-6
-        True
-    """
-    return bind(_square_root, log_density)
-
-
-def _square_root(log_density: Callable[..., jax.Array], y: Position, *inputs: object) -> jax.Array:
-    return log_density(y**2, *inputs) + jnp.sum(jnp.log(jnp.abs(y)))
 
 
 def _fold_flow(y: jax.Array, v: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:

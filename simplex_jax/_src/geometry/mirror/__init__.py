@@ -11,7 +11,6 @@ from simplex_jax._src.geometry.mirror.entropic import simplex
 from simplex_jax._src.geometry.mirror.euclidean_ball import ball
 from simplex_jax._src.geometry.mirror.legendre import from_convex
 from simplex_jax._src.geometry.mirror.maps import MirrorMap
-from simplex_jax._src.geometry.mirror.maps import dual_log_density as dual_log_density
 from simplex_jax._src.geometry.mirror.maps import start as start
 
 __all__ = ["MirrorMap", "ball", "from_convex", "hypercube", "simplex"]

@@ -1,10 +1,9 @@
-"""Mirror maps as records of functions, and the density of the dual variable."""
+"""Mirror maps as records of functions."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from simplex_jax._src import arguments
 from simplex_jax._src.base import Position, PyTree, bind
@@ -64,34 +63,3 @@ def start(mirror: MirrorMap, position: Position) -> tuple[Position, PyTree]:
         duals.append(y)
         points.append(mirror.primal(y, x))
     return jax.tree.unflatten(structure, points), jax.tree.unflatten(structure, duals)
-
-
-def dual_log_density(
-    mirror: MirrorMap, log_density: Callable[[jax.Array], jax.Array], y: jax.Array, near: jax.Array
-) -> jax.Array:
-    r"""Return the log density of y = grad h(x), up to a constant, for any sampler of R^d.
-
-    That is -W of Hsieh et al. (2018, equation 2.2),
-
-    .. math::
-        -W(y) = \log \pi(\nabla h^*(y)) - \log \det \nabla^2 h(\nabla h^*(y)),
-
-    summed over leading axes. It can be differentiated once.
-
-    Args:
-        mirror: The mirror map.
-        log_density: `(x [..., n]) -> scalar`.
-        y: Dual variable, [..., d].
-        near: A point [..., n] inside the set, for maps without a formula.
-
-    Example: for a uniform distribution on (-1, 1), y has the density sech(y)^2 / 2.
-
-        >>> import jax.numpy as jnp
-        >>> from simplex_jax.geometry import mirror
-        >>> y = jnp.array([1.0])
-        >>> w = mirror.dual_log_density(mirror.hypercube(), lambda x: jnp.log(0.5), y, y)
-        >>> print(jnp.isclose(w, jnp.log(0.5 / jnp.cosh(1.0) ** 2)))
-        True
-    """
-    x = mirror.primal(y, near)
-    return log_density(x) - jnp.sum(mirror.log_det(x, y))
