@@ -1,10 +1,10 @@
 """Estimators made from log densities by automatic differentiation: gradients, and counts."""
 
+from simplex_jax._src.gradient_noise import fisher
 from simplex_jax._src.gradients import (
     control_variate,
     counts,
     density,
-    fisher,
     full_gradient,
     mode,
     posterior,

@@ -11,7 +11,7 @@ from support.contracts import CASES
 from support.draw_cases import CASES as DRAWS
 from support.draw_cases import values_of
 
-from simplex_jax._src import draws, estimators, gradients, step_sizes
+from simplex_jax._src import draws, estimators, gradient_noise, gradients, step_sizes
 from simplex_jax._src.geometry import bessel, manifolds, mirror
 from simplex_jax._src.geometry import von_mises_fisher as vmf
 from simplex_jax._src.samplers import scir
@@ -112,12 +112,12 @@ def test_estimates_of_gradients_and_their_variances(flag):
 
     with FLAGS[flag]():
         gradients.full_gradient(log_likelihood, jnp.ones(1), data, block_size=4)
-        fisher = gradients.fisher(log_likelihood, 6, matrix=True)
+        fisher = gradient_noise.fisher(log_likelihood, 6, matrix=True)
         assert fisher(jnp.ones(1), data).shape == (1, 1)
         estimator = estimators.categorical(6)
         labels = jnp.zeros((3, 2), jnp.int32)
         log_weights = jnp.zeros((2, 4))
-        gradients.variance(estimator, KEY, log_weights, lambda key, step: labels, 3)
+        gradient_noise.variance(estimator, KEY, log_weights, lambda key, step: labels, 3)
 
 
 def test_the_flags_see_planted_promotions():

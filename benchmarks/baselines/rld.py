@@ -10,13 +10,13 @@ from jax.tree_util import Partial
 
 from baselines import proposals
 from baselines.parameterisations import EXPANDED_MEAN, Parameterisation
-from simplex_jax._src import arguments, draws, schedules
+from simplex_jax._src import arguments, draws, gradients, schedules
 from simplex_jax._src.base import Batch, Kernel, Position, PyTree, freeze, static
 from simplex_jax._src.batches import length
 from simplex_jax._src.draws.keys import to_jax_key
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import simplex
-from simplex_jax._src.gradients import LogLikelihood, generalised, precise
+from simplex_jax._src.gradients import LogLikelihood, precise
 from simplex_jax._src.samplers import expanded
 from simplex_jax._src.samplers.expanded import State
 from simplex_jax._src.schedules import StepSize
@@ -267,6 +267,6 @@ def _are_derivatives(estimator: Estimator) -> bool:
     """
 
     def are(node: PyTree) -> bool:
-        return isinstance(node, Partial) and node.func is generalised._counts_of
+        return isinstance(node, Partial) and node.func is gradients._counts_of
 
     return any(map(are, jax.tree.leaves(estimator.estimate, is_leaf=are)))

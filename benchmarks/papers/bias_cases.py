@@ -13,7 +13,7 @@ from baselines import myula, parameterisations, plmc, reflected_cir, rld
 from bias_charts import Chart
 from bias_targets import Law, Posterior, Statistics
 
-from simplex_jax._src import batches, draws, estimators, gradients
+from simplex_jax._src import batches, draws, estimators, gradient_noise, gradients
 from simplex_jax._src.base import Kernel, PyTree
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.estimators import Estimator
@@ -110,7 +110,7 @@ REAL = {
 }
 CORRECTED = Way(  # for the noise of batches
     lambda chart, h: sgbd.build(
-        chart.gradient(), h, noise_estimate=gradients.fisher(chart.log_likelihood, chart.size)
+        chart.gradient(), h, noise_estimate=gradient_noise.fisher(chart.log_likelihood, chart.size)
     ),
     *(0.3, 1.0, 2),
 )

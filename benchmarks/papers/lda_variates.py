@@ -27,7 +27,7 @@ from baselines import control_variate
 from baselines.hybrid import Local
 from lda_common import Method, Problem, Step
 
-from simplex_jax._src import batches, corpus, gradients
+from simplex_jax._src import batches, corpus, gradient_noise
 from simplex_jax._src.corpus import device, embedded_corpus
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.models.lda import kernel as lda_kernel
@@ -135,7 +135,9 @@ def measured_noise(
     source = lda_kernel.source_of(problem.corpus, config)
 
     def noise(estimator: Estimator, stream: batches.Stream, memory: Any) -> float:
-        result = gradients.variance(estimator, key_noise, state.position, stream, REPEATS, memory)
+        result = gradient_noise.variance(
+            estimator, key_noise, state.position, stream, REPEATS, memory
+        )
         return float(jnp.sqrt(result.sum()))
 
     zeros = jnp.zeros_like(before)  # counts at the reference add nothing to the noise

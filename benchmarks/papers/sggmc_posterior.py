@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 import sggmc_common
 
-from simplex_jax._src import batches, draws, gradients
+from simplex_jax._src import batches, draws, gradient_noise, gradients
 from simplex_jax._src.base import Kernel, State, bind
 from simplex_jax._src.geometry import manifolds
 from simplex_jax._src.samplers import gmc, gsgnht, sggmc
@@ -181,7 +181,7 @@ def _by_matrix(*, project: bool = True, **options: Any) -> Kernel:
     circles = manifolds.product({"v_1": manifolds.sphere(), "v_2": manifolds.sphere()})
     estimator = gradients.posterior(lambda v: _log_prior(_together(v)), _log_likelihood_apart, SIZE)
     along = circles.project if project else None
-    information = gradients.fisher(_log_likelihood_apart, SIZE, along, matrix=True)
+    information = gradient_noise.fisher(_log_likelihood_apart, SIZE, along, matrix=True)
     return sggmc.build(estimator, circles, STEP, noise_estimate=information, **options)
 
 

@@ -20,7 +20,7 @@ LAYERS = (
     ("base",),
     ("geometry", "schedules", "batches", "sharded_rows", "step_sizes"),
     ("estimators",),
-    ("gradients",),
+    ("gradients", "gradient_noise"),
     ("samplers",),
     ("corpus",),
     ("runtime",),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support import mixture_target as mixture
 
-from simplex_jax._src import batches, estimators, gradients
+from simplex_jax._src import batches, estimators, gradient_noise, gradients
 from simplex_jax._src.runtime import driver
 from simplex_jax._src.samplers import scir, sgld, sgrld, smld
 
@@ -141,14 +141,16 @@ def test_measured_variance(getkey):
     p = np.array([0.5, 0.3, 0.2])
     estimator = estimators.categorical(10)
     stream = batches.uniform(labels, n)
-    result = gradients.variance(estimator, getkey(), jnp.zeros(3), stream, 10_000)
+    result = gradient_noise.variance(estimator, getkey(), jnp.zeros(3), stream, 10_000)
     np.testing.assert_allclose(result, 100 * p * (1 - p) / n, rtol=0.1)
     spread = {}
     for name, estimator in euclidean().items():
         stream = batches.uniform((X, Y), 3)
         if name == "running":
             stream = batches.visits(stream, 1, first=1000)
-        spread[name] = flat(gradients.variance(estimator, getkey(), POSITION, stream, 1000)).sum()
+        spread[name] = flat(
+            gradient_noise.variance(estimator, getkey(), POSITION, stream, 1000)
+        ).sum()
     assert spread["control variate"] < spread["posterior"] / 20
     assert spread["running"] < spread["posterior"] / 20
 
@@ -162,7 +164,7 @@ def test_fisher_as_a_matrix_is_the_covariance_of_a_batch():
     def likelihood(p, batch):
         return log_likelihood({"slope": p["slope"], "intercept": p["intercept"][0]}, batch)
 
-    variance = gradients.fisher(likelihood, 6, matrix=True)
+    variance = gradient_noise.fisher(likelihood, 6, matrix=True)
     estimator = gradients.posterior(lambda p: jnp.zeros(()), likelihood, 6)
 
     def both(index):
@@ -171,7 +173,7 @@ def test_fisher_as_a_matrix_is_the_covariance_of_a_batch():
         return variance(position, batch), result
 
     matrices, result = jax.vmap(both)(pairs)
-    diagonal = gradients.fisher(likelihood, 6)
+    diagonal = gradient_noise.fisher(likelihood, 6)
     for name, size in (("slope", 2), ("intercept", 1)):
         wanted = np.cov(np.asarray(result[name]).T, bias=True).reshape(size, size)
         np.testing.assert_allclose(matrices[name].mean(axis=0), wanted, rtol=1e-3, atol=1e-5)
@@ -180,7 +182,7 @@ def test_fisher_as_a_matrix_is_the_covariance_of_a_batch():
         np.testing.assert_allclose(jnp.diagonal(whole), entries, rtol=1e-5)
         np.testing.assert_allclose(whole, whole.T)
     with pytest.raises(ValueError, match=r"a leaf of the position has shape \(\)"):
-        gradients.fisher(log_likelihood, 6, matrix=True)(POSITION, data)
+        gradient_noise.fisher(log_likelihood, 6, matrix=True)(POSITION, data)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_large_numbers_of_data_are_no_int32(size):
     def likelihood(mean, x):
         return -jnp.sum((x - mean) ** 2) / 2
 
-    variance = gradients.fisher(likelihood, size)
+    variance = gradient_noise.fisher(likelihood, size)
     posterior = gradients.posterior(lambda mean: 0.0 * mean, likelihood, size)
     apply = jax.jit(lambda function, *arguments: function(*arguments))
     np.testing.assert_allclose(apply(variance, at, batch), float(size) ** 2, rtol=1e-6)
@@ -343,7 +345,7 @@ def test_bad_input_is_named(getkey):
     with pytest.raises(ValueError, match="data"):
         gradients.running(log_prior, log_likelihood, (X, Y[:3]), MODE)
     with pytest.raises(ValueError, match="repeats"):
-        gradients.variance(estimators.categorical(3), getkey(), jnp.zeros(3), None, 1)
+        gradient_noise.variance(estimators.categorical(3), getkey(), jnp.zeros(3), None, 1)
     unsummed = gradients.posterior(log_prior, lambda p, batch: batch[1] * p["intercept"], 30)
     with pytest.raises(ValueError, match=r"log_likelihood must return a real scalar.*\(30,\)"):
         unsummed.estimate(getkey(), (), POSITION, (X, Y))

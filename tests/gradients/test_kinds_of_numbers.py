@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from baselines import rld
 
-from simplex_jax._src import batches, estimators, gradients
+from simplex_jax._src import batches, estimators, gradient_noise, gradients
 from simplex_jax._src.geometry import manifolds, mirror
 from simplex_jax._src.samplers import barker, gmc, mamla, mapla
 
@@ -27,7 +27,7 @@ def test_measured_variance_of_whole_numbers(getkey):
         estimator = estimators.memoised(assign, count, labels, count(labels, None))
         memory = estimator.init(key)
         result.append(
-            gradients.variance(estimator, key, position, batches.full(data), 1000, memory)
+            gradient_noise.variance(estimator, key, position, batches.full(data), 1000, memory)
         )
     np.testing.assert_allclose(result[0], result[1], rtol=1e-6)
     np.testing.assert_allclose(result[0], 5 / 4, rtol=0.25)  # the standard error is 4%

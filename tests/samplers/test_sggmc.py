@@ -17,7 +17,7 @@ from support import geodesic_laws as laws
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax._src import base, batches, estimators, gradients
+from simplex_jax._src import base, batches, estimators, gradient_noise, gradients
 from simplex_jax._src.geometry import manifolds
 from simplex_jax._src.runtime import driver, hooks
 from simplex_jax._src.samplers import geodesic, sggmc
@@ -231,8 +231,8 @@ def test_the_empirical_fisher_is_the_variance_of_the_gradient(getkey, seed):
     data = jnp.asarray(data, jnp.float32)
     estimator = gradients.posterior(lambda x: 0.0 * x.sum(), log_likelihood, 50)
     x, stream = jnp.array([0.6, 0.0, 0.8]), batches.uniform(data, 10)
-    measured = gradients.variance(estimator, getkey(), x, stream, 8_000)
-    variance = gradients.fisher(log_likelihood, 50)
+    measured = gradient_noise.variance(estimator, getkey(), x, stream, 8_000)
+    variance = gradient_noise.fisher(log_likelihood, 50)
     many = jax.jit(jax.vmap(lambda key: variance(x, stream(key, 0))))
     np.testing.assert_allclose(
         many(jax.random.split(getkey(), 2000)).mean(axis=0), measured, rtol=0.1
@@ -240,7 +240,7 @@ def test_the_empirical_fisher_is_the_variance_of_the_gradient(getkey, seed):
     sphere = manifolds.sphere()
     batch = stream(getkey(), 0)
     each = jax.vmap(jax.grad(log_likelihood), in_axes=(None, 0))(x, batch[:, None])
-    along = gradients.fisher(log_likelihood, 50, project=sphere.project)(x, batch)
+    along = gradient_noise.fisher(log_likelihood, 50, project=sphere.project)(x, batch)
     expected = 250 * np.var(sphere.project(x, each), axis=0, ddof=1)
     np.testing.assert_allclose(along, expected, rtol=1e-5)
     kernel = sggmc.build(estimator, sphere, 0.01, friction=30.0, noise_estimate=variance)

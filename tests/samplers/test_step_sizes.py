@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from baselines import step_rules, transitions
 
-from simplex_jax._src import base, batches, estimators, gradients, step_sizes
+from simplex_jax._src import base, batches, estimators, gradient_noise, step_sizes
 
 
 def test_inflation_is_as_asked_where_it_is_largest():
@@ -40,7 +40,7 @@ def test_at_the_step_from_measured_noise_scir_has_the_inflation_asked_for(getkey
     labels = jnp.repeat(jnp.arange(3), jnp.array([60, 30, 10]))
     stream, p = batches.uniform(labels, 10), np.array([0.6, 0.3, 0.1])
     estimator = estimators.categorical(100)
-    measured = gradients.variance(estimator, getkey(), jnp.zeros(3), stream, 20_000)
+    measured = gradient_noise.variance(estimator, getkey(), jnp.zeros(3), stream, 20_000)
     a, variance = 0.5 + 100 * p, 100**2 * p * (1 - p) / 10
     h = step_sizes.for_inflation(a, measured, 0.6)
     growth = np.asarray(transitions.scir_over_batches(a, a, h, 1000, variance).variance) / a - 1

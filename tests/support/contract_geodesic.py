@@ -5,7 +5,7 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax._src import batches, gradients
+from simplex_jax._src import batches, gradient_noise, gradients
 from simplex_jax._src.geometry import manifolds
 from simplex_jax._src.samplers import gmc, gsgnht, sggmc
 from support.contract_case import Case
@@ -49,7 +49,7 @@ CASES = {
         sggmc.build,
         0.1,
         friction={"direction": jnp.array([1.0, 2.0, 3.0]), "level": 2.0},
-        noise_estimate=gradients.fisher(log_likelihood, len(DATA)),
+        noise_estimate=gradient_noise.fisher(log_likelihood, len(DATA)),
     ),
     "gsgnht": functools.partial(
         stochastic, gsgnht.build, 0.1, friction=3.0, num_steps=2, noise_estimate=0.1

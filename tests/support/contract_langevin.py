@@ -8,7 +8,7 @@ import numpy as np
 from baselines import rld
 from baselines.parameterisations import EXPANDED_MEAN, REDUCED_MEAN, REDUCED_NATURAL
 
-from simplex_jax._src import batches, estimators, gradients
+from simplex_jax._src import batches, estimators, gradient_noise, gradients
 from simplex_jax._src.samplers import barker, sgbd, sgld
 from support import mixture_target as mixture
 from support.contract_case import Case
@@ -87,7 +87,7 @@ CASES = {
     "sgld running": sgld_running,
     "sgbd": sgbd_posterior,
     "sgbd corrected": functools.partial(
-        sgbd_posterior, noise_estimate=gradients.fisher(log_likelihood, len(X))
+        sgbd_posterior, noise_estimate=gradient_noise.fisher(log_likelihood, len(X))
     ),
     "barker": barker_posterior,
     "rld": functools.partial(rld_of, 0.01),

@@ -1,18 +1,321 @@
-"""Control variates: gradient estimates relative to a position with known full-data gradient."""
+"""Estimators made from log densities by automatic differentiation: gradients, and counts from them.
+
+Euclidean kernels (`samplers.sgld` and its relatives) take the gradient of the log posterior with
+respect to their position, a tree of real arrays. Simplex kernels take counts, which can also be
+computed from any log likelihood of log-probabilities: see `counts`.
+"""
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.tree_util import Partial
 
 from simplex_jax._src import arguments
 from simplex_jax._src.base import Batch, Position, PyTree, bind
 from simplex_jax._src.batches import Visit, length, on_device
-from simplex_jax._src.estimators import Estimator, no_memory
-from simplex_jax._src.gradients.densities import LogDensity, LogLikelihood, gradient_of, like
+from simplex_jax._src.estimators import CountsOf, Estimator, no_memory, subsampled
+from simplex_jax._src.geometry import simplex
+
+# Gradients of a log posterior from batches, and exact gradients of a log density.
+
+LogDensity: TypeAlias = Callable[..., jax.Array]
+"""`(position) -> scalar`, or `(position, batch) -> scalar`; need not be normalised."""
+
+LogLikelihood: TypeAlias = Callable[[Position, Batch], jax.Array]
+"""`(position, batch) -> scalar`: the SUM over the data of the batch, not scaled."""
+
+
+def posterior(log_prior: LogDensity, log_likelihood: LogLikelihood, size: float) -> Estimator:
+    r"""Gradient of the log posterior from a batch of n of N data, unbiased.
+
+    .. math::
+        \nabla \log p(x) + \frac{N}{n} \sum_{i \in \text{batch}} \nabla \log p(d_i \mid x)
+
+    (Welling and Teh 2011, equation 4.)
+
+    Args:
+        log_prior: `(position) -> scalar`.
+        log_likelihood: `(position, batch) -> scalar`, summed over the batch.
+        size: N. The length of the batch's leading axis is n.
+
+    Raises:
+        ValueError: `size` is not positive; when used, a function does not return a scalar.
+
+    Example: the mean of unit normals under a standard normal prior.
+
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import gradients
+        >>> estimator = gradients.posterior(
+        ...     lambda mu: -(mu**2) / 2, lambda mu, x: -((x - mu) ** 2).sum() / 2, size=100)
+        >>> gradient, _ = estimator.estimate(
+        ...     jax.random.key(0), (), jnp.array(1.0), jnp.array([2.0, 3.0]))
+        >>> float(gradient)  # -1 + 100 / 2 (1 + 2)
+        149.0
+    """
+    size = arguments.size(size)
+    return Estimator(init=no_memory, estimate=bind(_posterior, log_prior, log_likelihood, size))
+
+
+def _posterior(
+    log_prior: LogDensity,
+    log_likelihood: LogLikelihood,
+    size: float,
+    key: jax.Array,
+    memory: PyTree,
+    position: Position,
+    batch: Batch,
+) -> tuple[Position, PyTree]:
+    del key
+    scale = size / length(batch, "batch")
+    prior = gradient_of("log_prior", log_prior)(position)
+    likelihood = gradient_of("log_likelihood", log_likelihood)(position, batch)
+    return jax.tree.map(lambda p, g: p + scale * g, prior, likelihood), memory
+
+
+def density(log_density: LogDensity, *, needs_batch: bool = False) -> Estimator:
+    """Exact gradient of a log density.
+
+    Args:
+        log_density: `(position) -> scalar`; the batch is ignored.
+        needs_batch: Whether it is `(position, batch) -> scalar`, with the full data as batch.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import gradients
+        >>> estimator = gradients.density(lambda x: -(x**2).sum() / 2)
+        >>> gradient, _ = estimator.estimate(jax.random.key(0), (), jnp.array([1.0, -2.0]), None)
+        >>> gradient.tolist()
+        [-1.0, 2.0]
+    """
+    exact = _density_of_batch if needs_batch else _density
+    return Estimator(init=no_memory, estimate=bind(exact, log_density))
+
+
+def _density(
+    log_density: LogDensity, key: jax.Array, memory: PyTree, position: Position, batch: Batch
+) -> tuple[Position, PyTree]:
+    del key, batch
+    return gradient_of("log_density", log_density)(position), memory
+
+
+def _density_of_batch(
+    log_density: LogDensity, key: jax.Array, memory: PyTree, position: Position, batch: Batch
+) -> tuple[Position, PyTree]:
+    del key
+    return gradient_of("log_density", log_density)(position, batch), memory
+
+
+def start(estimator: Estimator, position: PyTree) -> Position:
+    """Return a copy of a position as floating point arrays, checked to be able to start a chain.
+
+    An exact `density` that needs no batch is evaluated there.
+
+    Raises:
+        ValueError: The position is empty or not finite, or the density or its gradient is not
+            finite there. Traced values are not checked.
+    """
+    position = arguments.tree("position", position, "finite")
+    if not jax.tree.leaves(position):
+        raise ValueError("position must have at least one leaf")
+    estimate = estimator.estimate
+    if isinstance(estimate, Partial) and estimate.func is _density:
+        value, gradient = jax.value_and_grad(_scalar("log_density", estimate.args[0]))(position)
+        needs = "finite where the chain starts"
+        arguments.require("the log density", value, jnp.isfinite(value), needs)
+        for path, leaf in jax.tree.leaves_with_path(gradient):
+            name = f"the gradient of the log density at position{jax.tree_util.keystr(path)}"
+            arguments.require(name, leaf, jnp.isfinite(leaf), needs)
+    # Donating the state to an update deletes its arrays; the caller's position must survive that.
+    return jax.tree.map(jnp.copy, position)
+
+
+def gradient_of(name: str, function: Callable[..., jax.Array]) -> Callable[..., PyTree]:
+    """Return the gradient in the first argument of a function, which must return a real scalar."""
+    return jax.grad(_scalar(name, function))
+
+
+def value_and_gradient_of(
+    name: str, function: Callable[..., jax.Array]
+) -> Callable[..., tuple[jax.Array, PyTree]]:
+    """Return a function's value and gradient; it must return a real scalar, as `precise` says."""
+    return jax.value_and_grad(precise(name, function))
+
+
+def precise(name: str, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """Return a log density for Metropolis tests: a real scalar in single precision or better.
+
+    In bfloat16 values near -1,000 are rounded to 4 nats, and tests accept wrongly.
+    """
+    scalar = _scalar(name, function)
+
+    def checked(*inputs: PyTree) -> jax.Array:
+        value = scalar(*inputs)
+        if value.dtype.itemsize < 4:
+            raise ValueError(
+                f"{name} returned {value.dtype}, too coarse for a Metropolis test: cast its terms "
+                "to float32 before they are summed"
+            )
+        return value
+
+    return checked
+
+
+def _scalar(name: str, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    def checked(*inputs: PyTree) -> jax.Array:
+        value = jnp.asarray(function(*inputs))
+        if value.shape or not jnp.issubdtype(value.dtype, jnp.floating):
+            raise ValueError(
+                f"{name} must return a real scalar, summed over its whole input; "
+                f"it returned {value.dtype} of shape {value.shape}"
+            )
+        return value
+
+    return checked
+
+
+def like(name: str, tree: PyTree, position: Position) -> Position:
+    """Return a tree in the dtypes of the position; raise a ValueError unless they match."""
+    structures: list[Any] = [jax.tree.structure(position), jax.tree.structure(tree)]
+    shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(arrays)] for arrays in (position, tree)]
+    if structures[0] != structures[1] or shapes[0] != shapes[1]:
+        raise ValueError(
+            f"{name} must have the structure and shapes of the position, {structures[0]} with "
+            f"{shapes[0]}; it is {structures[1]} with {shapes[1]}"
+        )
+    return jax.tree.map(lambda x, leaf: jnp.asarray(x, leaf.dtype), tree, position)
+
+
+# Counts for the simplex kernels from log likelihoods that are not functions of counts.
+
+
+def counts(log_likelihood: LogLikelihood, size: float, total: PyTree = None) -> Estimator:
+    r"""Generalised counts of a log likelihood on the simplex, for the simplex kernels.
+
+    A log likelihood L of log-probabilities acts on a kernel like the counts
+
+    .. math::
+        c_j = \omega_j \frac{\partial L}{\partial \omega_j}
+            = \frac{\partial L}{\partial \log \omega_j},
+
+    scaled by N/n for a batch of n. For multinomial data these are the counts, and for a mixture the
+    expected counts. SGRLD, SMLD and RLD use only :math:`c_j - \omega_j c_\cdot`, so they accept
+    counts of either sign. SCIR, SGRHMC and reflected CIR need nonnegative counts: give a `total`,
+    see `with_total`.
+
+    Args:
+        log_likelihood: `(log_probabilities, batch) -> scalar`, summed over the batch. The
+            log-probabilities are a tree with leaves [..., K], differentiated without the
+            constraint, so any function that equals L on the simplex will do.
+        size: N. The length of the batch's leading axis is n.
+        total: None, or s of `with_total`.
+
+    Raises:
+        ValueError: `size` or `total` is not positive; when used, `log_likelihood` does not return
+            a scalar.
+
+    Example: seven of ten draws are category 0 or 1, which cannot be distinguished.
+
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import gradients
+        >>> def log_likelihood(log_omega, batch):
+        ...     omega = jnp.exp(log_omega)
+        ...     return jnp.where(batch == 0, jnp.log(omega[0] + omega[1]), log_omega[2]).sum()
+        >>> estimator = gradients.counts(log_likelihood, size=10)
+        >>> omega, batch = jnp.array([0.1, 0.3, 0.6]), jnp.array([0] * 7 + [1] * 3)
+        >>> c, _ = estimator.estimate(jax.random.key(0), (), jnp.log(omega), batch)
+        >>> print(c.round(2))
+        [1.75 5.25 3.  ]
+    """
+    estimator = subsampled(counts_of(log_likelihood), size)
+    return estimator if total is None else with_total(estimator, total)
+
+
+def counts_of(log_likelihood: LogLikelihood) -> CountsOf:
+    """Return `(key, log_probabilities, batch) -> counts`, the generalised counts of a batch.
+
+    Pass it to `estimators.subsampled` or `estimators.control_variate`.
+
+    Args:
+        log_likelihood: `(log_probabilities, batch) -> scalar`, summed over the batch.
+    """
+    return bind(_counts_of, log_likelihood)
+
+
+def _counts_of(
+    log_likelihood: LogLikelihood, key: jax.Array, position: Position, batch: Batch
+) -> Position:
+    del key
+    return gradient_of("log_likelihood", log_likelihood)(position, batch)
+
+
+def with_total(estimator: Estimator, total: PyTree) -> Estimator:
+    r"""Make the generalised counts sum to s in every row, which SCIR needs.
+
+    SGRLD's drift depends only on :math:`c_j - \omega_j c_\cdot`, so the counts :math:`c_j' = c_j -
+    \omega_j c_\cdot + s\, \omega_j` leave the distribution of omega unchanged, while SCIR's total
+    becomes Gamma(sum(alpha) + s). Choose s large enough for :math:`c_j' \ge 0` everywhere, that is
+    :math:`s \ge \sum_k \omega_k L_k - L_j` with :math:`L_j = \partial L / \partial \omega_j`: SCIR
+    sets negative counts to 0, which is a bias (its `Info.clamped` shows how often). For a mixture
+    of categories the number of data is enough; otherwise, use the largest difference between two of
+    the L_j.
+
+    SCIR holds the counts fixed during a step, and is exact if they do not depend on omega. If they
+    do, it is a first-order method, with a bias of O(h) at step size h. A larger s slows mixing:
+    omega moves at a rate proportional to h / (sum(alpha) + s).
+
+    Args:
+        estimator: An estimator of counts, leaves [..., K].
+        total: s, positive: a number, or an array [..., 1] that broadcasts to the rows, or a tree
+            of them with the structure of the position.
+
+    Raises:
+        ValueError: `total` is not positive; when used, it does not fit the position.
+
+    Example: a likelihood that favours equal probabilities, whose counts are negative.
+
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax._src import gradients
+        >>> estimator = gradients.counts(
+        ...     lambda log_omega, batch: -2 * (jnp.exp(log_omega) ** 2).sum(), size=1)
+        >>> inputs = jax.random.key(0), (), jnp.log(jnp.array([0.2, 0.8])), jnp.zeros(1)
+        >>> print(estimator.estimate(*inputs)[0].round(2))
+        [-0.16 -2.56]
+        >>> print(gradients.with_total(estimator, 4.0).estimate(*inputs)[0].round(2))
+        [1.18 2.82]
+    """
+    totals = arguments.tree("total", total)
+    for array in jax.tree.leaves(totals):
+        if array.ndim and array.shape[-1] != 1:
+            raise ValueError(f"total must be [..., 1], one for each row; it is {array.shape}")
+    return Estimator(init=estimator.init, estimate=bind(_with_total, estimator.estimate, totals))
+
+
+def _with_total(
+    estimate: Callable[..., Any],
+    total: PyTree,
+    key: jax.Array,
+    memory: PyTree,
+    position: Position,
+    batch: Batch,
+) -> tuple[Position, PyTree]:
+    counts, memory = estimate(key, memory, position, batch)
+    leaves, structure = jax.tree.flatten(position)
+    totals = simplex.like("total", total, position)
+    leaves_with_total = [
+        c + jnp.exp(log_omega) * (s - c.sum(axis=-1, keepdims=True))
+        for c, log_omega, s in zip(
+            simplex.counts_like(counts, position), leaves, totals, strict=True
+        )
+    ]
+    return jax.tree.unflatten(structure, leaves_with_total), memory
+
+
+# Control variates: gradient estimates relative to a position with known full-data gradient.
 
 
 class Reference(NamedTuple):

@@ -11,7 +11,7 @@ from simplex_jax._src import arguments
 from simplex_jax._src.base import Batch, Position, PyTree, as_pytree, bind, static
 from simplex_jax._src.batches import Stream, length
 from simplex_jax._src.estimators import Estimator
-from simplex_jax._src.gradients.densities import LogLikelihood, gradient_of
+from simplex_jax._src.gradients import LogLikelihood, gradient_of
 
 Variance: TypeAlias = Callable[[Position, Batch], PyTree]
 """`(position, batch) -> variance` of the gradient, a tree like the position: entry by entry, or in
@@ -126,9 +126,9 @@ def variance(
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import batches, estimators
-        >>> from simplex_jax._src import gradients
+        >>> from simplex_jax._src import gradient_noise
         >>> stream = batches.uniform(jnp.array([0, 1, 1, 2, 2]), 1)
-        >>> variance = gradients.variance(
+        >>> variance = gradient_noise.variance(
         ...     estimators.categorical(size=5), jax.random.key(0), jnp.zeros(3), stream, 20_000)
         >>> print((variance / 25).round(1))  # p (1 - p)
         [0.2 0.2 0.2]
