@@ -1,13 +1,6 @@
 """Geometry of the spaces that the kernels sample from."""
 
-from simplex_jax._src.geometry import (
-    bessel,
-    manifolds,
-    metrics,
-    mirror,
-    simplex,
-    von_mises_fisher,
-)
+from simplex_jax._src.geometry import bessel, manifolds, metrics, mirror, simplex, von_mises_fisher
 
 __all__ = [
     "bessel",

@@ -19,15 +19,7 @@ def euclidean() -> Manifold:
         >>> print(x, v, space.dimension(x))
         [2. 0.] [ 0.5 -1. ] 2
     """
-    return Manifold(
-        project=_project,
-        flow=_flow,
-        point=_point,
-        distance=_distance,
-        retract=_retract,
-        error=_error,
-        dimension=_dimension,
-    )
+    return Manifold(_project, _flow, _point, _distance, _retract, _error, _dimension)
 
 
 def _project(x: jax.Array, v: jax.Array) -> jax.Array:

@@ -44,15 +44,8 @@ def simplex_flat(max_reflections: int | None = None) -> Manifold:
     """
     if max_reflections is not None:
         max_reflections = arguments.at_least("max_reflections", max_reflections, 1)
-    return Manifold(
-        project=_project,
-        flow=bind(static(_flow, max_reflections=max_reflections)),
-        point=_point,
-        distance=_distance,
-        retract=_retract,
-        error=_error,
-        dimension=_dimension,
-    )
+    flow = bind(static(_flow, max_reflections=max_reflections))
+    return Manifold(_project, flow, _point, _distance, _retract, _error, _dimension)
 
 
 def _project(x: jax.Array, v: jax.Array) -> jax.Array:
@@ -148,10 +141,7 @@ def simplex_sphere() -> Manifold:
     """
     # The faces are great spheres at right angles, so reflections are sign changes.
     return sphere.sphere()._replace(
-        flow=_fold_flow,
-        point=_fold_point,
-        retract=_fold_retract,
-        error=_fold_error,
+        flow=_fold_flow, point=_fold_point, retract=_fold_retract, error=_fold_error
     )
 
 

@@ -31,15 +31,7 @@ def sphere() -> Manifold:
         >>> print(x.round(6) + 0, v.round(6) + 0, ball.dimension(x))
         [0. 0. 1.] [-2.  0.  0.] 2
     """
-    return Manifold(
-        project=project,
-        flow=flow,
-        point=point,
-        distance=distance,
-        retract=retract,
-        error=error,
-        dimension=dimension,
-    )
+    return Manifold(project, flow, point, distance, retract, error, dimension)
 
 
 def project(x: jax.Array, v: jax.Array) -> jax.Array:

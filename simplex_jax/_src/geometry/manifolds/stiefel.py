@@ -44,15 +44,7 @@ def stiefel() -> Manifold:
         7 [[1. 0.]
          [0. 1.]]
     """
-    return Manifold(
-        project=_project,
-        flow=_flow,
-        point=_point,
-        distance=_distance,
-        retract=_retract,
-        error=_error,
-        dimension=_dimension,
-    )
+    return Manifold(_project, _flow, _point, _distance, _retract, _error, _dimension)
 
 
 @full_precision
