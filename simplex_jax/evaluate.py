@@ -12,11 +12,10 @@ from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.compare import compare
 from simplex_jax._src.evaluate.diagnostics import summary
 from simplex_jax._src.evaluate.distances import kolmogorov_smirnov, rosenblatt
-from simplex_jax._src.evaluate.exports import to_pyldavis
+from simplex_jax._src.evaluate.exports import run_to_arviz, to_arviz, to_pyldavis
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.evaluate.partitions import co_clustering, point_partition
 from simplex_jax._src.evaluate.stein import stein_simplex, stein_sphere
-from simplex_jax._src.evaluate.to_arviz import run_to_arviz, to_arviz
 from simplex_jax._src.evaluate.windows import coherence_in_windows
 
 if _typing.TYPE_CHECKING:

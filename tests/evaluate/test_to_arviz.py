@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from simplex_jax._src import base, batches, estimators
-from simplex_jax._src.evaluate import diagnostics, fits, to_arviz
+from simplex_jax._src.evaluate import diagnostics, exports, fits
 from simplex_jax._src.models import hdp, lda
 from simplex_jax._src.runtime.driver import run
 from simplex_jax._src.samplers import scir
@@ -29,7 +29,7 @@ def traced(getkey):
 
 def test_a_run_of_chains(traced):
     positions, info = traced
-    tree = to_arviz.run_to_arviz(
+    tree = exports.run_to_arviz(
         positions, info, chains=True, dims={"position": ["colour"]}, coords={"colour": list("rgb")}
     )
     result = tree["posterior"]["position"]
@@ -44,7 +44,7 @@ def test_rank_normalised_diagnostics_are_those_of_arviz(traced):
     from arviz_stats.base import array_stats
 
     positions, _ = traced
-    values = to_arviz.run_to_arviz(positions, chains=True)["posterior"]["position"].values
+    values = exports.run_to_arviz(positions, chains=True)["posterior"]["position"].values
     ours = diagnostics.summary({str(j): positions[:, :, j].T for j in range(3)})
     for j in range(3):
         rhat = array_stats.rhat(values[:, :, j], chain_axis=0, draw_axis=1)
@@ -54,7 +54,7 @@ def test_rank_normalised_diagnostics_are_those_of_arviz(traced):
 
 def test_names_are_paths_and_a_single_chain_gets_an_axis():
     trace = {"weights": np.zeros((6, 2)), "atoms": [np.zeros(6), np.ones((6, 2, 3))]}
-    tree = to_arviz.run_to_arviz(trace)
+    tree = exports.run_to_arviz(trace)
     assert {name: tuple(array.shape) for name, array in tree["posterior"].data_vars.items()} == {
         "weights": (1, 6, 2),
         "atoms.0": (1, 6),
@@ -83,7 +83,7 @@ def kept_fit(chains=2):
 
 def test_a_fit_with_its_topics_matched():
     fitted = kept_fit()
-    tree = to_arviz.to_arviz(fitted, ["a", "b", "c", "d"])
+    tree = exports.to_arviz(fitted, ["a", "b", "c", "d"])
     posterior, stats = tree["posterior"], tree["sample_stats"]
     assert posterior["topics"].dims == ("chain", "draw", "topic", "word")
     np.testing.assert_array_equal(posterior["topics"][0, 2], fitted.samples["topics"][2, 0])
@@ -96,16 +96,16 @@ def test_a_fit_with_its_topics_matched():
 
 def test_a_fit_of_one_chain_and_without_held_out_documents():
     fitted = kept_fit(chains=1)
-    assert to_arviz.to_arviz(fitted)["sample_stats"]["perplexity"].shape == (1, 3)
+    assert exports.to_arviz(fitted)["sample_stats"]["perplexity"].shape == (1, 3)
     bare = fitted._replace(metrics=[])
-    assert set(to_arviz.to_arviz(bare)["sample_stats"].data_vars) == {"step"}
+    assert set(exports.to_arviz(bare)["sample_stats"].data_vars) == {"step"}
 
 
 def test_a_spherical_fit_has_scalar_concentrations():
     fitted = kept_fit()
     kept = {"topics": fitted.samples["topics"], "sigma": np.ones((3, 2)), "step": np.arange(3)}
     metrics = [{"step": i, "log_perplexity_chain_0": -1.0} for i in range(3)]
-    tree = to_arviz.to_arviz(fitted._replace(samples=kept, metrics=metrics))
+    tree = exports.to_arviz(fitted._replace(samples=kept, metrics=metrics))
     assert tree["posterior"]["sigma"].dims == ("chain", "draw")
     assert np.isnan(tree["sample_stats"]["log_perplexity"][1]).all()
 
@@ -120,7 +120,7 @@ def kept_mixture():
 
 def test_a_mixture_has_its_traces_and_apart_from_them_its_partitions():
     fitted = kept_mixture()
-    tree = to_arviz.to_arviz(fitted)
+    tree = exports.to_arviz(fitted)
     np.testing.assert_array_equal(tree["posterior"]["alpha"], fitted.traces["alpha"].T)
     result = tree["partitions"]
     assert result["labels"].dims == ("chain", "draw", "row")
@@ -132,25 +132,25 @@ def test_what_is_measured_at_evaluations_is_apart_from_the_traces_of_samples():
     """Side by side, the third evaluation would be at the third of six samples, and others NaN."""
     fitted = kept_mixture()
     fitted.traces["log_predictive"] = np.array([[-1.0, -2.0], [-3.0, -4.0], [-5.0, -6.0]])
-    tree = to_arviz.to_arviz(fitted)
+    tree = exports.to_arviz(fitted)
     assert set(tree["posterior"].data_vars) == {"alpha", "occupied"}
     result = tree["sample_stats"]["log_predictive"]
     np.testing.assert_array_equal(result, fitted.traces["log_predictive"].T)
     fitted.traces["log_predictive"] = np.zeros((0, 2))  # it ended before its second half
-    assert "sample_stats" not in to_arviz.to_arviz(fitted).children
+    assert "sample_stats" not in exports.to_arviz(fitted).children
 
 
 def test_a_mixture_that_was_interrupted_early_has_a_partition_without_a_step():
     fitted = kept_mixture()
     del fitted.partitions["step"]
-    assert set(to_arviz.to_arviz(fitted)["partitions"].data_vars) == {"labels", "alpha"}
+    assert set(exports.to_arviz(fitted)["partitions"].data_vars) == {"labels", "alpha"}
 
 
 @pytest.mark.slow
 def test_a_fit_of_hdp_has_its_traces_and_the_topics_of_its_tokens():
     counts = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
     fitted = hdp.fit(counts, passes=8, chains=2, keep_samples=3, seed=1)
-    tree = to_arviz.to_arviz(fitted)
+    tree = exports.to_arviz(fitted)
     np.testing.assert_array_equal(tree["posterior"]["gamma"], fitted.traces["gamma"].T)
     partitions = tree["partitions"]
     assert partitions["labels"].dims == ("chain", "draw", "token")
@@ -158,56 +158,56 @@ def test_a_fit_of_hdp_has_its_traces_and_the_topics_of_its_tokens():
     assert partitions["concentrations"].dims == ("chain", "draw", "label")
     np.testing.assert_array_equal(partitions["labels"][1, 2], fitted.partitions["labels"][2, 1])
     estimator = HierarchicalDirichletProcess(passes=8, keep_samples=3, random_state=1)
-    labels = to_arviz.to_arviz(estimator.fit(counts))["partitions"]["labels"]
+    labels = exports.to_arviz(estimator.fit(counts))["partitions"]["labels"]
     assert (labels.dims, labels.shape) == (("chain", "draw", "token"), (2, 3, counts.sum()))
 
 
 def test_samples_of_topics_need_their_order_in_each_chain():
     chains = kept_fit().samples["topics"].shape[1]
     with pytest.raises(ValueError, match=f"order must have a row for each of the {chains} chains"):
-        to_arviz.to_arviz(kept_fit()._replace(order=()))
+        exports.to_arviz(kept_fit()._replace(order=()))
 
 
 def test_the_words_are_those_of_the_fit_or_those_given():
     fitted = kept_fit()._replace(vocabulary=list("abcd"))
-    for tree in (to_arviz.to_arviz(fitted), to_arviz.to_arviz(kept_fit(), list("abcd"))):
+    for tree in (exports.to_arviz(fitted), exports.to_arviz(kept_fit(), list("abcd"))):
         shown = tree["posterior"]["topics"].sel(word="c")
         np.testing.assert_array_equal(shown, kept_topics(fitted)[..., 2])
-    assert to_arviz.to_arviz(fitted, list("wxyz"))["posterior"]["word"].values[0] == "w"
+    assert exports.to_arviz(fitted, list("wxyz"))["posterior"]["word"].values[0] == "w"
 
 
 @pytest.mark.slow
 def test_estimators_say_what_their_fit_was():
     counts, words = [[3, 0, 1], [0, 4, 0]] * 4, ["oak", "sun", "elm"]
     frame = pytest.importorskip("pandas").DataFrame(counts, columns=words)
-    tree = to_arviz.to_arviz(LDA(2, passes=4, keep_samples=2, random_state=0).fit(frame))
+    tree = exports.to_arviz(LDA(2, passes=4, keep_samples=2, random_state=0).fit(frame))
     assert tree["posterior"]["topics"].sel(word="elm").shape == (1, 2, 2)
     mixture = DirichletProcessMixture("gaussian", passes=20, keep_samples=2, random_state=0)
-    tree = to_arviz.to_arviz(mixture.fit(np.random.default_rng(0).normal(size=(10, 2))))
+    tree = exports.to_arviz(mixture.fit(np.random.default_rng(0).normal(size=(10, 2))))
     assert tree["partitions"]["labels"].shape == (1, 2, 10)
 
 
 def kept_topics(fitted):
-    return to_arviz.to_arviz(fitted)["posterior"]["topics"].values
+    return exports.to_arviz(fitted)["posterior"]["topics"].values
 
 
 def test_errors():
     with pytest.raises(ValueError, match="keep_samples"):
-        to_arviz.to_arviz(fits.Topics(np.eye(2)))
+        exports.to_arviz(fits.Topics(np.eye(2)))
     with pytest.raises(ValueError, match="keep_samples"):
-        to_arviz.to_arviz(fits.Mixture({}, {}))
+        exports.to_arviz(fits.Mixture({}, {}))
     with pytest.raises(ValueError, match=r"\[draws, chains"):
-        to_arviz.run_to_arviz(np.zeros(5), chains=True)
+        exports.run_to_arviz(np.zeros(5), chains=True)
     with pytest.raises(ValueError, match="leaves"):
-        to_arviz.run_to_arviz({"a": np.zeros(5), "b": np.zeros(6)})
+        exports.run_to_arviz({"a": np.zeros(5), "b": np.zeros(6)})
     with pytest.raises(ValueError, match=r"dims names axes of w, but the variables are position"):
-        to_arviz.run_to_arviz(np.zeros((5, 2)), dims={"w": ["colour"]})
+        exports.run_to_arviz(np.zeros((5, 2)), dims={"w": ["colour"]})
 
 
 def test_without_arviz_base_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "arviz_base", None)
     with pytest.raises(ImportError, match=r"arviz_base: pip install 'simplex-jax\[arviz\]'"):
-        to_arviz.run_to_arviz(np.zeros(5))
+        exports.run_to_arviz(np.zeros(5))
 
 
 @pytest.mark.slow
@@ -216,7 +216,7 @@ def test_a_real_fit():
     fitted = lda.fit(
         counts, 2, passes=40, chains=2, keep_samples=5, heldout=(counts, counts), eval_every=1
     )
-    tree = to_arviz.to_arviz(fitted)
+    tree = exports.to_arviz(fitted)
     means = tree["posterior"]["topics"].mean(["chain", "draw"]).values
     assert np.abs(means - fitted.topics).max() < 0.1
     assert np.isfinite(tree["sample_stats"]["perplexity"]).all()

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from support.cut_runs import Cut
 
-from simplex_jax._src.evaluate import compare, to_arviz
+from simplex_jax._src.evaluate import compare, exports
 from simplex_jax._src.models import dpm, hdp, lda, sam
 from simplex_jax._src.runtime import hooks
 from simplex_jax._src.runtime.saved import RunError
@@ -225,7 +225,7 @@ def test_streaming_goes_on_from_a_fit(counts, fitted):
         assert hasattr(fitted, name)
         assert not hasattr(model, name)
     with pytest.raises(ValueError, match="streamed or loaded from a file has none"):
-        to_arviz.to_arviz(model)
+        exports.to_arviz(model)
 
 
 def test_files_hold_the_fit_and_no_pickle(tmp_path, counts, fitted):

@@ -17,7 +17,7 @@ from support.paths import TESTS
 from simplex_jax._src import models
 from simplex_jax._src.cli import main, verbs
 from simplex_jax._src.corpus import from_counts
-from simplex_jax._src.evaluate import to_arviz
+from simplex_jax._src.evaluate import exports
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 
 COUNTS = sp.csr_array(np.array([[5, 4, 0, 1], [4, 6, 0, 0], [0, 0, 7, 3], [6, 3, 1, 0]] * 6))
@@ -58,7 +58,7 @@ def test_a_fit_finds_the_kinds(fitted):
     assert fitted.metrics[-1]["log_density"] > 10 * np.log(1 / 4)
     assert fitted.corpus["held_out"] == 4
     assert fitted.samples["topics"].shape == (3, 2, 2, 4)
-    assert {"topics", "shares"} == set(to_arviz.to_arviz(fitted)["posterior"].data_vars)
+    assert {"topics", "shares"} == set(exports.to_arviz(fitted)["posterior"].data_vars)
 
 
 def test_transform_takes_documents_of_any_vocabulary(fitted):

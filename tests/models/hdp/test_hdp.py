@@ -15,9 +15,9 @@ from support.fits import assert_same
 
 from simplex_jax._src.cli import main, verbs
 from simplex_jax._src.corpus import from_counts, split_tokens
-from simplex_jax._src.evaluate import matching, to_arviz
+from simplex_jax._src.evaluate import exports, matching
 from simplex_jax._src.models import growth, hdp
-from simplex_jax._src.models.hdp import summary
+from simplex_jax._src.models.hdp import posterior
 from simplex_jax._src.models.topics.evaluation import measure_completion
 from simplex_jax._src.runtime import devices, directory
 from simplex_jax._src.runtime.checkpoint import CheckpointError
@@ -56,7 +56,7 @@ def test_a_fit_finds_topics_and_their_number(fitted, tmp_path):
     assert [leading[topic] for topic in most] == groups
     assert fitted.num_empty_documents == 1
     assert fitted.partitions["labels"].shape[:2] == (10, 1)
-    assert "alpha" in to_arviz.to_arviz(fitted)["posterior"]
+    assert "alpha" in exports.to_arviz(fitted)["posterior"]
     shares = fitted.transform(from_counts([[5, 0], [0, 7]], ["l", "a"]))
     assert [leading[topic] for topic in shares.argmax(axis=1)] == [groups[2], groups[0]]
     # And it is read again as it was written.
@@ -77,7 +77,7 @@ def test_samples_are_put_together(monkeypatch):
     labels = np.stack([second, np.repeat([1, 1, 3, 3], 10), first])[:, None]
     labels[1, 0, 20:] = 1
     weights = np.tile(np.arange(10.0), (3, 1, 1))
-    actual = summary.summarise(labels, weights, tokens, 5, 0.5)
+    actual = posterior.summarise(labels, weights, tokens, 5, 0.5)
     assert actual.present[:, 0].tolist() == [[True, True], [True, False], [True, True]]
     np.testing.assert_allclose(actual.concentrations[:, 0], [[9, 2], [1, 0], [4, 7]])
     np.testing.assert_allclose(actual.prevalence[:, 0], [[0.5, 19 / 40], [1, 0], [0.5, 0.5]])
@@ -85,9 +85,9 @@ def test_samples_are_put_together(monkeypatch):
     single = (9.5 / 21.5, 10.5 / 22.5)
     inside = np.mean([p * (1 - p) / (n + 1) for p, n in zip(single, (21.5, 22.5), strict=True)])
     assert actual.sd[1, 3] == pytest.approx(np.sqrt(np.var(single) + inside), rel=1e-5)
-    monkeypatch.setattr(summary, "_AT_ONCE", 5)
+    monkeypatch.setattr(posterior, "_AT_ONCE", 5)
     monkeypatch.setattr(matching, "WORDS_AT_ONCE", 2)
-    again = summary.summarise(labels, weights, tokens, 5, 0.5)
+    again = posterior.summarise(labels, weights, tokens, 5, 0.5)
     for part, whole in zip(again[:-1], actual[:-1], strict=True):
         np.testing.assert_allclose(part, whole, rtol=1e-6)
 
@@ -99,7 +99,7 @@ def test_the_reference_is_the_most_typical_sample():
     labels = np.stack([true] * 10)[:, None]
     labels[-1, 0, true == 2] = 1
     for order in (labels, labels[::-1]):
-        reported = summary.summarise(order, np.ones((10, 1, 3)), tokens, 30, 0.1)
+        reported = posterior.summarise(order, np.ones((10, 1, 3)), tokens, 30, 0.1)
         assert reported.prevalence.mean(axis=(0, 1)) == pytest.approx([11 / 30, 1 / 3, 0.3])
 
 
@@ -110,11 +110,11 @@ def test_documents_have_the_shares_of_their_tokens():
     labels[:, 0, 20:] = [np.arange(20) % 7 + i for i in (1, 2, 3)]
     labels[1, 0, :5] = 1  # in the second sample, a quarter of the first topic is elsewhere
     concentrations = np.tile([2.0, *[0.5] * 10, 0.25], (3, 1, 1))
-    result = summary.summarise(labels, concentrations, tokens, 4, 0.5)
+    result = posterior.summarise(labels, concentrations, tokens, 4, 0.5)
     kept = len(result.mean)
     assert result.matched[0, 0, 0] == 0
     lengths = np.array([10, 10, 20, 0])
-    shares, errors = summary.shares(labels, concentrations, result, lengths)
+    shares, errors = posterior.shares(labels, concentrations, result, lengths)
     np.testing.assert_allclose(
         shares[:, 0],
         [(2 + 25 / 3) / 17.25, 12 / 17.25, 2 / 27.25, 2 / 7.25],
@@ -353,7 +353,7 @@ def test_samples_that_are_left_out_of_predictions_are_told(monkeypatch):
     whole = hdp.fit(counts, **options)
     assert len(whole.predictive.ends) == whole.num_samples
     assert not any("samples, evenly" in line for line in whole.warnings)
-    monkeypatch.setattr(summary, "_MOST_BYTES", 2000)
+    monkeypatch.setattr(posterior, "_MOST_BYTES", 2000)
     part = hdp.fit(counts, **options)
     number = len(part.predictive.ends)
     assert 1 <= number < whole.num_samples

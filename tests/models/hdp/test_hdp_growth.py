@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from simplex_jax._src.corpus import device
 from simplex_jax._src.models import growth
 from simplex_jax._src.models.hdp import kernel as hdp
-from simplex_jax._src.models.hdp.state import State
+from simplex_jax._src.models.hdp.kernel import State
 from simplex_jax._src.runtime.driver import run
 
 COUNTS = np.random.default_rng(3).multinomial(12, np.full(20, 0.05), 30).astype(np.int32)

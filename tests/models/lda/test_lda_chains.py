@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy import stats
 
 from simplex_jax._src.corpus import from_counts
-from simplex_jax._src.evaluate import alignment, matching
+from simplex_jax._src.evaluate import matching
 from simplex_jax._src.models import lda as topics
 from simplex_jax._src.models.lda import feed as model
 from simplex_jax._src.models.lda import kernel as lda_kernel
@@ -102,13 +102,13 @@ def test_diagnostics_take_topics_as_matched():
     shares[:, 1] = shares[:, 1, ::-1]
     traces = {"prevalence": shares, "alpha": np.ones((50, 2))}
     both = np.ones((2, 2), bool)
-    result = alignment.diagnose(traces, np.array([[0, 1], [1, 0]]), both)
+    result = matching.diagnose(traces, np.array([[0, 1], [1, 0]]), both)
     assert set(result) == {"prevalence 0", "prevalence 1"}
     assert result["prevalence 0"]["rhat"] < 1.1
-    apart = alignment.diagnose(traces, np.array([[0, 1], [0, 1]]), both)
+    apart = matching.diagnose(traces, np.array([[0, 1], [0, 1]]), both)
     assert apart["prevalence 0"]["rhat"] > 1.5
     alone = np.array([[True, True], [False, True]])
-    result = alignment.diagnose(traces, np.array([[0, 1], [0, 1]]), alone)
+    result = matching.diagnose(traces, np.array([[0, 1], [0, 1]]), alone)
     assert result["prevalence 0"]["ess"] > 20  # of the one chain that has it
     assert np.isnan(result["prevalence 0"]["rhat"])
     assert result["prevalence 1"]["rhat"] > 1.5

@@ -10,7 +10,7 @@ from simplex_jax._src.models.unigrams import kernel
 
 from simplex_jax._src import base, batches
 from simplex_jax._src.corpus import Corpus, from_counts, to_vocabulary
-from simplex_jax._src.evaluate import alignment, matching
+from simplex_jax._src.evaluate import matching
 from simplex_jax._src.evaluate.diagnostics import few_samples
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.models import pipeline
@@ -102,7 +102,7 @@ def summarise(plan: Plan, run: Run, trained: Trained) -> Fit:
     shares, shares_sd = gathered.moments["shares"].pooled(order)
     return Fit(
         num_samples=gathered.samples * plan.settings.chains,
-        diagnostics=alignment.diagnose(gathered.traces(), order, shared),
+        diagnostics=matching.diagnose(gathered.traces(), order, shared),
         metrics=run.measures["records"].records,
         settings=plan.settings,
         interrupted=trained.interrupted,

@@ -16,7 +16,7 @@ from simplex_jax._src.base import Kernel
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import Corpus, split_tokens, to_vocabulary
 from simplex_jax._src.draws.keys import by_native_code, split
-from simplex_jax._src.evaluate import alignment, diagnostics, matching
+from simplex_jax._src.evaluate import diagnostics, matching
 from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.evaluate.intervals import beta_interval
@@ -496,7 +496,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     )
     of_chains = moments["topics_by_slice"].mean
     several = of_chains if len(of_chains) > 1 else of_chains[..., :0]
-    ranges = alignment.range_over(several, order)
+    ranges = matching.range_over(several, order)
     path_means = traces["prevalence_by_slice"].mean(axis=0)
     alpha_by_slice = moments["alpha_by_slice"].pooled(order, shared)[0].T
     alpha, alpha_sd = moments["alpha_of_topics"].pooled(order, shared)
@@ -519,7 +519,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         for name, trace in scalars.items()
     }
     del traces["prevalence_by_slice"]
-    diagnosed = alignment.diagnose(traces, order, shared) | diagnostics.summary(
+    diagnosed = matching.diagnose(traces, order, shared) | diagnostics.summary(
         {name: trace for name, trace in named.items() if np.unique(trace).size > 1}
     )
     mixed = _mixed(diagnosed, shared, effective)
@@ -539,7 +539,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         prevalence_by_slice=np.nanmean(path, axis=(0, 1)),
         prevalence_by_slice_interval=_interval(path, mixed),
         prevalence_by_slice_range=np.swapaxes(
-            alignment.range_over(np.swapaxes(path_means, 1, 2), order), 1, 2
+            matching.range_over(np.swapaxes(path_means, 1, 2), order), 1, 2
         ),
         alpha_by_slice=alpha_by_slice.astype(np.float64),
         effective=effective,
@@ -551,10 +551,10 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         prevalence_pace=ends["prevalence_pace"],
         topics=topics,
         topics_sd=topics_sd,
-        topics_range=alignment.range_of_topics(means, order),
+        topics_range=matching.range_of_topics(means, order),
         prevalence=np.nanmean(share, axis=(0, 1)),
         prevalence_sd=_deviation(share),
-        prevalence_range=alignment.range_over(traces["prevalence"].mean(axis=0), order),
+        prevalence_range=matching.range_over(traces["prevalence"].mean(axis=0), order),
         alpha=alpha.astype(np.float64),
         alpha_sd=alpha_sd.astype(np.float64),
         beta=np.asarray(traces["beta"].mean()),

@@ -4,7 +4,7 @@ from typing import Any
 
 from simplex_jax._src.corpus import digest
 from simplex_jax._src.models import pipeline
-from simplex_jax._src.models.hdp import checks, fitting, tables
+from simplex_jax._src.models.hdp import fitting, report
 from simplex_jax._src.models.hdp.fitting import Fit
 from simplex_jax._src.models.hdp.kernel import build
 from simplex_jax._src.models.hdp.options import Arguments, Options, resolve_options
@@ -22,10 +22,10 @@ MODEL = Fit.MODEL = Model(
     resolve_options=resolve_options,
     prepare=fitting.prepare,
     summarise=fitting.summarise,
-    warn=checks.warn,
-    judge=checks.judge,
+    warn=fitting.warn,
+    judge=fitting.judge,
     describe=data.describe,
-    files=tables.FILES,
+    files=report.FILES,
     infer=proportions.infer,
     score=evaluation.score,
     alone="the number of its topics changes while it runs",

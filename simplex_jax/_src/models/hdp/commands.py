@@ -12,7 +12,7 @@ from simplex_jax._src.cli.commands import Commands, load
 from simplex_jax._src.cli.console import one_line_errors
 from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.models.hdp import MODEL, Fit
-from simplex_jax._src.models.hdp.report import numbers_by_chain
+from simplex_jax._src.models.hdp.fitting import numbers_by_chain
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.topics import engine, evaluation
 from simplex_jax._src.report.display import counted

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 from simplex_jax._src.evaluate.fits import Mixture, Topics
 from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models import hdp
-from simplex_jax._src.models.hdp.draws import Draws
 from simplex_jax._src.models.hdp.fitting import DIMS
 from simplex_jax._src.models.hdp.options import Options
+from simplex_jax._src.models.hdp.posterior import Draws
 from simplex_jax._src.models.topics import proportions
 from simplex_jax._src.models.topics.estimator import CountEstimator
 from simplex_jax._src.models.topics.fits import Shares

@@ -14,14 +14,18 @@ from simplex_jax._src.corpus import Corpus, device
 from simplex_jax._src.corpus.split import held_out
 from simplex_jax._src.draws.keys import by_native_code, split
 from simplex_jax._src.evaluate import diagnostics
+from simplex_jax._src.evaluate.diagnostics import LARGE_RHAT, few_samples
 from simplex_jax._src.evaluate.fits import Mixture, Topics
 from simplex_jax._src.evaluate.partitions import number_posterior
-from simplex_jax._src.models.hdp import kernel, posterior, summary
-from simplex_jax._src.models.hdp.draws import Draws
+from simplex_jax._src.models import verdict
+from simplex_jax._src.models.hdp import kernel, posterior
 from simplex_jax._src.models.hdp.options import Options, concentration
+from simplex_jax._src.models.hdp.posterior import Draws
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.topics import data, evaluation, proportions
+from simplex_jax._src.models.topics.checks import empty_warnings, perplexity_warnings
 from simplex_jax._src.models.topics.fits import CountFit, Shares, results_of
+from simplex_jax._src.models.topics.report import INTERVAL, interval_kinds
 from simplex_jax._src.runtime import directory, session
 from simplex_jax._src.runtime.sample_files import Folder
 from simplex_jax._src.runtime.session import Run
@@ -35,8 +39,8 @@ class Fit(CountFit):
     """A fitted hierarchical Dirichlet process; several chains are pooled.
 
     The K topics are those of one sample, the nearest to all others, that at least half of the kept
-    samples have, see `summary`, the most prevalent first. It has the attributes of `pipeline.Fit`,
-    too.
+    samples have, see `posterior`, the most prevalent first. It has the attributes of
+    `pipeline.Fit`, too.
 
     Attributes:
         topics: Posterior mean of the topics, float32 [K, V].
@@ -65,7 +69,7 @@ class Fit(CountFit):
         names: Names of all documents, D.
         proportions: Posterior mean of the topic proportions of the documents, float32 [D, K], over
             the kept samples: of those trained on by the topics of their tokens there, see
-            `summary.shares`; of others as by `transform`. Rows sum to less than 1: see `other`.
+            `posterior.shares`; of others as by `transform`. Rows sum to less than 1: see `other`.
         proportions_error: Standard error of the most uncertain proportion of each document, float32
             [D], as if the kept samples were independent.
         coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
@@ -78,7 +82,7 @@ class Fit(CountFit):
             first [S, chains, T], "concentrations", alpha b_k of each label, [S, chains, C],
             and "step" [S]; empty for a loaded fit.
         predictive: The topics of the kept samples, reported or not, with which `transform` and
-            `score` predict: see `draws`.
+            `score` predict: see `posterior.Draws`.
     """
 
     settings: Options
@@ -190,7 +194,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     documents: Corpus = plan.data
     stream: Any = run.feed(0)
     trained_on: device.DeviceCorpus = stream(run.key, 0)  # in the order of the labels
-    summarised = summary.summarise(
+    summarised = posterior.summarise(
         partitions["labels"],
         partitions["concentrations"],
         np.asarray(trained_on.tokens),
@@ -223,7 +227,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         numbers=[number_posterior(chain) for chain in traces["topics"].astype(int).T],
         present=summarised.present.mean(axis=axes),
         stability=summarised.similarity,
-        shared=summarised.present.mean(axis=0) >= summary.LEAST_PRESENT,
+        shared=summarised.present.mean(axis=0) >= posterior.LEAST_PRESENT,
         **results_of(documents, summarised.mean, shares, errors),
         predictive=summarised.draws,
         traces=traces,
@@ -235,7 +239,7 @@ def _proportions(
     plan: Plan,
     run: Run,
     partitions: dict[str, np.ndarray],
-    summarised: summary.Summary,
+    summarised: posterior.Summary,
     trained_on: device.DeviceCorpus,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the proportions of all documents, [D, K], and their errors, [D]."""
@@ -246,7 +250,7 @@ def _proportions(
     if plan.held:
         held = held_out(total, plan.held, plan.holdout_seed)
     rows = np.flatnonzero(~held)[np.asarray(trained_on.order)]
-    means[rows], errors[rows] = summary.shares(
+    means[rows], errors[rows] = posterior.shares(
         partitions["labels"],
         partitions["concentrations"],
         summarised,
@@ -289,3 +293,53 @@ def _deviation(samples: np.ndarray) -> np.ndarray:
     """Return the standard deviation over samples and chains, [S, chains, K]; NaN for one."""
     number = samples.shape[0] * samples.shape[1]
     return samples.std(axis=(0, 1)) if number > 1 else np.full(samples.shape[2], np.nan)
+
+
+# Warnings about a fitted hierarchical Dirichlet process, and the verdict on it.
+
+_MOST_OTHERS = 0.1
+"""Warn if more than this share of the tokens is at topics that are not reported."""
+
+
+def numbers_by_chain(fitted: Fit) -> str:
+    """Return the numbers of topics in the samples of each chain, and where it started."""
+    starts = fitted.settings.starts()
+    ranges = [f"{min(n)} to {max(n)}" if len(n) > 1 else f"{min(n)}" for n in fitted.numbers]
+    return ", ".join(
+        f"{numbers} from a start with {start}"
+        for numbers, start in zip(ranges, starts, strict=True)
+    )
+
+
+def warn(fitted: Fit) -> list[str]:
+    """Return what is wrong with a fit or its data, and what to do, one sentence each."""
+    sentences = perplexity_warnings(fitted.metrics, exact=True)
+    others = 1 - fitted.prevalence.sum()
+    if others > _MOST_OTHERS:
+        sentences.append(
+            f"{100 * others:.0f}% of the tokens are at topics that fewer than half of the samples "
+            "have, and which are therefore not shown: run it longer."
+        )
+    sentences += few_samples(fitted.num_samples)
+    if (number := len(fitted.predictive.ends)) < fitted.num_samples:
+        sentences.append(
+            f"Other documents are predicted from {number} of the {fitted.num_samples} samples, "
+            "evenly spaced, because the topics of all of them would take more than 256 MiB; the "
+            "proportions of the training documents use all."
+        )
+    return sentences + empty_warnings(fitted.num_empty_documents, len(fitted.names))
+
+
+def judge(fitted: Fit, longer: str) -> list[str]:
+    """Return the verdict, given the command or call of a longer run; see `Results.verdict`."""
+    kinds = interval_kinds(fitted, fitted.prevalence_range)
+    sentences = [
+        verdict.predictions(fitted, "perplexity"),
+        verdict.topics(fitted, kinds == INTERVAL, fitted.prevalence_range),
+    ]
+    apart = fitted.diagnostics.get("topics", {}).get("rhat", 1.0) > LARGE_RHAT
+    if apart:
+        sentences[1] += f" The chains disagree on their number: {numbers_by_chain(fitted)}."
+    if apart or verdict.SETTLED not in sentences[0] or (kinds != INTERVAL).any():
+        sentences += verdict.more_topics(fitted, longer)
+    return sentences

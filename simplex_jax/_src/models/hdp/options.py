@@ -5,7 +5,7 @@ from typing import Any
 
 from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.models import growth
-from simplex_jax._src.models.hdp.state import BETA, check_capacity
+from simplex_jax._src.models.hdp.kernel import BETA, check_capacity
 from simplex_jax._src.models.options import KEPT, MOST_CONCENTRATION, check_priors, override
 from simplex_jax._src.models.options import concentration as declared_concentration
 from simplex_jax._src.models.options import gamma_prior as declared_prior

@@ -14,7 +14,7 @@ from simplex_jax._src.base import State
 from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.corpus.device import Pages
 from simplex_jax._src.draws.keys import split
-from simplex_jax._src.evaluate import alignment, matching
+from simplex_jax._src.evaluate import matching
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.models.lda import feed, memory, posterior, seeds, sharding
 from simplex_jax._src.models.lda.options import Options
@@ -224,14 +224,14 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     metrics = run.measures["records"].records
     return Fit(
         num_samples=gathered.samples * settings.chains,
-        diagnostics=alignment.diagnose(gathered.traces(), order, shared),
+        diagnostics=matching.diagnose(gathered.traces(), order, shared),
         metrics=metrics,
         settings=settings,
         interrupted=trained.interrupted,
         state=trained.state,
         topics=mean,
         topics_sd=sd,
-        topics_range=alignment.range_of_topics(means, order),
+        topics_range=matching.range_of_topics(means, order),
         prevalence=prevalence,
         prevalence_sd=prevalence_sd,
         prevalence_range=prevalence_range,

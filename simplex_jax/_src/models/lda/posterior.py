@@ -12,7 +12,7 @@ from jax.scipy.special import gammaln
 from jax.sharding import NamedSharding
 
 from simplex_jax._src import sharded_rows
-from simplex_jax._src.evaluate import alignment, matching
+from simplex_jax._src.evaluate import matching
 from simplex_jax._src.models.goal import Goal
 from simplex_jax._src.models.heldout import measured
 from simplex_jax._src.models.lda import model, sharding
@@ -247,7 +247,7 @@ def prevalence(
     return (
         np.average(matched, axis=0, weights=shared),
         deviation,
-        alignment.range_over(by_chain, order),
+        matching.range_over(by_chain, order),
     )
 
 

@@ -15,7 +15,7 @@ from simplex_jax._src.base import Kernel, State
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import vectors as unit
 from simplex_jax._src.corpus.vectors import UnitVectors
-from simplex_jax._src.evaluate import alignment, matching
+from simplex_jax._src.evaluate import matching
 from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.diagnostics import few_samples, finite
 from simplex_jax._src.evaluate.fits import Topics
@@ -413,18 +413,18 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     )
     return Fit(
         num_samples=gathered.samples * settings.chains,
-        diagnostics=alignment.diagnose(gathered.traces(), order, shared),
+        diagnostics=matching.diagnose(gathered.traces(), order, shared),
         metrics=run.measures["records"].records,
         settings=settings,
         interrupted=trained.interrupted,
         state=trained.state,
         topics=directions,
         topics_sd=sd,
-        topics_range=alignment.range_of_topics(means, order),
+        topics_range=matching.range_of_topics(means, order),
         length=np.minimum(length, 1.0),
         prevalence=np.asarray(prevalence, np.float64),
         prevalence_sd=np.asarray(prevalence_sd, np.float64),
-        prevalence_range=alignment.range_over(moments["prevalence"].mean.astype(np.float64), order),
+        prevalence_range=matching.range_over(moments["prevalence"].mean.astype(np.float64), order),
         **concentrations,
         stability=stability,
         idf=documents.idf,
