@@ -20,8 +20,7 @@ from simplex_jax._src.numpyro.distributions import (
     VonMisesFisher,
     VonMisesFisherReparam,
 )
-from simplex_jax._src.numpyro.lda_counts import TopicCounts, WordCounts
-from simplex_jax._src.numpyro.lda_gibbs import LDAGibbs
+from simplex_jax._src.numpyro.lda_gibbs import LDAGibbs, TopicCounts, WordCounts
 from simplex_jax._src.numpyro.reference import GammaReference, learn_reference
 from simplex_jax._src.numpyro.scir import SCIR
 from simplex_jax._src.numpyro.sgmcmc import SGMCMC

@@ -20,7 +20,7 @@ from support.marks import slow_but
 from support.numpyro_lda import block, documents_of, kept_in, swept_with, words_of
 
 from simplex_jax._src.corpus import from_counts
-from simplex_jax._src.numpyro import TopicCounts, WordCounts, lda_counts, sites
+from simplex_jax._src.numpyro import TopicCounts, WordCounts, lda_gibbs, sites
 
 ENGINES = ("native", "xla")
 PHI = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
@@ -193,8 +193,8 @@ def test_draws_of_counts(name, getkey):
     ids=["halves", "levels"],
 )
 def test_a_wrong_split_is_seen(old, new, getkey, monkeypatch):
-    mutant = tiny_lda.mutated(lda_counts, old, new)
-    monkeypatch.setattr(lda_counts, "_multinomial", mutant._multinomial)
+    mutant = tiny_lda.mutated(lda_gibbs, old, new)
+    monkeypatch.setattr(lda_gibbs, "_multinomial", mutant._multinomial)
     assert checks.family(count_checks(getkey(), LAWS["words"]))
 
 

@@ -2,8 +2,7 @@
 
 from simplex_jax._src.numpyro.charts import Sampler
 from simplex_jax._src.numpyro.chooser import Candidate, Recommendation, recommend
-from simplex_jax._src.numpyro.lda_counts import TopicCounts, WordCounts
-from simplex_jax._src.numpyro.lda_gibbs import LDAGibbs, LDAGibbsState
+from simplex_jax._src.numpyro.lda_gibbs import LDAGibbs, LDAGibbsState, TopicCounts, WordCounts
 from simplex_jax._src.numpyro.reference import GammaReference, learn_reference
 from simplex_jax._src.numpyro.scir import SCIR, State
 from simplex_jax._src.numpyro.sgmcmc import SGMCMC, SGMCMCState
