@@ -32,8 +32,10 @@ from numpyro.infer import NUTS
 from numpyro_coordinates import COORDINATES, has_dirichlet, in_coordinates
 from numpyro_models import Example, examples, mixture
 
-from simplex_jax._src.numpyro import SGMCMC, chooser, learn_reference
+from simplex_jax._src.numpyro import chooser
 from simplex_jax._src.numpyro.chooser import Chain
+from simplex_jax._src.numpyro.reference import learn_reference
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import sgrld
 
 NUMBERS = ("slowest", "median", "r_hat", "apart")

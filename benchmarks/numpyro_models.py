@@ -13,12 +13,12 @@ import numpyro.distributions as dist
 from jax.nn import logsumexp
 from numpyro.infer import NUTS, init_to_value
 
-from simplex_jax._src.numpyro import SCIR
 from simplex_jax._src.numpyro.distributions import (
     LogDirichlet,
     VonMisesFisher,
     VonMisesFisherReparam,
 )
+from simplex_jax._src.numpyro.scir import SCIR
 
 
 class Example(NamedTuple):

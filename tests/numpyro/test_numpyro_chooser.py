@@ -9,8 +9,8 @@ import pytest
 from numpyro.infer import MCMC, NUTS
 from support import numpyro_cases as cases
 
-from simplex_jax._src.numpyro import chooser, recommend
-from simplex_jax._src.numpyro.chooser import Chain
+from simplex_jax._src.numpyro import chooser
+from simplex_jax._src.numpyro.chooser import Chain, recommend
 
 
 def chain(memory: float, seconds: float = 1.0, steps: int = 4000, numbers: int = 3) -> Chain:

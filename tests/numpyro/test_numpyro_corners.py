@@ -16,15 +16,10 @@ from support import numpyro_cases as cases
 from support.marks import slow_but
 from support.statistics_checks import family, mean_z
 
-from simplex_jax._src.numpyro import (
-    SCIR,
-    SGMCMC,
-    GammaReference,
-    chooser,
-    learn_reference,
-    reference,
-    simplex_moves,
-)
+from simplex_jax._src.numpyro import chooser, reference, simplex_moves
+from simplex_jax._src.numpyro.reference import GammaReference, learn_reference
+from simplex_jax._src.numpyro.scir import SCIR
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import barker, scir
 
 SEEN = jnp.array([2.0, 1.0, 0.0])

@@ -15,7 +15,8 @@ from functools import partial
 import jax, jax.numpy as jnp, numpy as np
 from numpyro.infer import MCMC
 from support import numpyro_cases as cases
-from simplex_jax._src.numpyro import SCIR, SGMCMC
+from simplex_jax._src.numpyro.scir import SCIR
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import sgrld
 
 x, found = jnp.asarray(cases.POINTS, jnp.float32), {}

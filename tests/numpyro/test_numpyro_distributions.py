@@ -11,8 +11,8 @@ from numpyro.infer import MCMC, NUTS, Predictive, init_to_feasible, init_to_mean
 from numpyro.infer.util import initialize_model, log_density
 
 from simplex_jax._src.geometry import von_mises_fisher as vmf
-from simplex_jax._src.numpyro import WordCounts
 from simplex_jax._src.numpyro.distributions import VonMisesFisher, VonMisesFisherReparam
+from simplex_jax._src.numpyro.lda_gibbs import WordCounts
 
 MEANS = jnp.array([[0.6, 0.0, 0.8], [0.0, 1.0, 0.0]])
 K = jnp.array([3.0, 400.0])

@@ -13,8 +13,9 @@ from numpyro.infer import MCMC, NUTS
 from scipy import stats
 from support import numpyro_cases as cases
 
-from simplex_jax._src.numpyro import SCIR, SGMCMC
 from simplex_jax._src.numpyro.distributions import LogDirichlet
+from simplex_jax._src.numpyro.scir import SCIR
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import sgld
 
 gibbs = pytest.importorskip(

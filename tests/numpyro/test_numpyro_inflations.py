@@ -18,8 +18,10 @@ from baselines import rld
 from support import numpyro_cases as cases
 
 from simplex_jax._src import estimators
-from simplex_jax._src.numpyro import SGMCMC, Sampler, inflation
+from simplex_jax._src.numpyro import inflation
+from simplex_jax._src.numpyro.charts import Sampler
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import (
     gsgnht,
     scir,

@@ -24,9 +24,11 @@ from scipy import special, stats
 from support import statistics_checks as checks
 from support import tiny_lda
 
-from simplex_jax._src.numpyro import SCIR, GammaReference, density, rows, scir, sites
+from simplex_jax._src.numpyro import density, rows, scir, sites
 from simplex_jax._src.numpyro import reference as references
 from simplex_jax._src.numpyro.distributions import LogDirichlet
+from simplex_jax._src.numpyro.reference import GammaReference
+from simplex_jax._src.numpyro.scir import SCIR
 
 SIZE = 3
 CHAINS, STEPS = 20_000, 10

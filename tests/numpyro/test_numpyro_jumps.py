@@ -18,7 +18,8 @@ from scipy import stats
 from support import numpyro_cases as cases
 from support.statistics_checks import dkwm, family, mean_z, variance_z
 
-from simplex_jax._src.numpyro import SCIR, tuning
+from simplex_jax._src.numpyro import tuning
+from simplex_jax._src.numpyro.scir import SCIR
 
 
 def ordered():

@@ -19,8 +19,9 @@ from support import numpyro_cases as cases
 from support.statistics_checks import family, mean_z
 
 from simplex_jax._src.geometry import mirror
-from simplex_jax._src.numpyro import SCIR, SGMCMC
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
+from simplex_jax._src.numpyro.scir import SCIR
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import mld, recipe, sggmc, sghmc, sgnht, sgrhmc, sgrld
 
 ROWS = jnp.linspace(-0.1, 0.7, 20)

@@ -20,7 +20,8 @@ from support.marks import slow_but
 from support.numpyro_lda import block, documents_of, kept_in, swept_with, words_of
 
 from simplex_jax._src.corpus import from_counts
-from simplex_jax._src.numpyro import TopicCounts, WordCounts, lda_gibbs, sites
+from simplex_jax._src.numpyro import lda_gibbs, sites
+from simplex_jax._src.numpyro.lda_gibbs import TopicCounts, WordCounts
 
 ENGINES = ("native", "xla")
 PHI = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])

@@ -30,7 +30,9 @@ from support.numpyro_lda import (
     words_of,
 )
 
-from simplex_jax._src.numpyro import SCIR, LDAGibbs, sites
+from simplex_jax._src.numpyro import sites
+from simplex_jax._src.numpyro.lda_gibbs import LDAGibbs
+from simplex_jax._src.numpyro.scir import SCIR
 
 pytestmark = pytest.mark.slow
 

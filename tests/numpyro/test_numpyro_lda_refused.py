@@ -13,7 +13,7 @@ from support.numpyro_lda import block, documents_of, words_of
 
 from simplex_jax._src.corpus import CorpusError, from_counts
 from simplex_jax._src.models.topics import engine
-from simplex_jax._src.numpyro import LDAGibbs, TopicCounts, WordCounts
+from simplex_jax._src.numpyro.lda_gibbs import LDAGibbs, TopicCounts, WordCounts
 
 PHI = jnp.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
 COUNTS = tiny_lda.table([[0, 1, 1], [0, 2]], 3)

@@ -16,7 +16,9 @@ import pytest
 from numpyro.infer import MCMC
 from support import numpyro_cases as cases
 
-from simplex_jax._src.numpyro import SCIR, SGMCMC, density, inflation, scir, sites
+from simplex_jax._src.numpyro import density, inflation, scir, sites
+from simplex_jax._src.numpyro.scir import SCIR
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import sgld
 
 CHAINS = 1500

@@ -12,8 +12,10 @@ from numpyro import handlers
 from numpyro.infer import MCMC, NUTS
 from support import numpyro_cases as cases
 
-from simplex_jax._src.numpyro import SCIR, SGMCMC, GammaReference
 from simplex_jax._src.numpyro.distributions import LogDirichlet
+from simplex_jax._src.numpyro.reference import GammaReference
+from simplex_jax._src.numpyro.scir import SCIR
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import barker, scir, sgld, sgnht, sgrld
 
 pytestmark = pytest.mark.slow

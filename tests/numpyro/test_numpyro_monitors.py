@@ -12,9 +12,11 @@ from numpyro.infer import MCMC, NUTS
 from scipy import stats
 from support import numpyro_cases as cases
 
-from simplex_jax._src.numpyro import SCIR, SGMCMC, monitors, sites
+from simplex_jax._src.numpyro import monitors, sites
 from simplex_jax._src.numpyro.density import Target
 from simplex_jax._src.numpyro.distributions import LogDirichlet
+from simplex_jax._src.numpyro.scir import SCIR
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import scir, sgld
 
 gibbs = pytest.importorskip(

@@ -10,8 +10,9 @@ from numpyro.infer import MCMC
 from support import numpyro_cases as cases
 from support.statistics_checks import dkwm, family
 
-from simplex_jax._src.numpyro import SCIR, density, rows, sites
+from simplex_jax._src.numpyro import density, rows, sites
 from simplex_jax._src.numpyro.density import Target
+from simplex_jax._src.numpyro.scir import SCIR
 
 SIZE = 3
 GAMMA = dist.Gamma(0.5, 1.0)

@@ -16,8 +16,10 @@ from support import numpyro_cases as cases
 from support import statistics_checks as checks
 from support.marks import slow_but
 
-from simplex_jax._src.numpyro import SCIR, GammaReference, learn_reference, reference, sites
+from simplex_jax._src.numpyro import reference, sites
 from simplex_jax._src.numpyro.distributions import LogDirichlet, VonMisesFisher
+from simplex_jax._src.numpyro.reference import GammaReference, learn_reference
+from simplex_jax._src.numpyro.scir import SCIR
 
 COUNTS = np.array([3, 0, 0, 1, 0])
 SPARSE = 0.01

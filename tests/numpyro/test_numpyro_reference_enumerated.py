@@ -10,7 +10,7 @@ from numpyro.handlers import reparam, seed
 from numpyro.infer.util import log_density
 from support.marks import slow_but
 
-from simplex_jax._src.numpyro import GammaReference
+from simplex_jax._src.numpyro.reference import GammaReference
 
 funsor = pytest.importorskip("numpyro.contrib.funsor")
 

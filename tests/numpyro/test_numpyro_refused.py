@@ -9,7 +9,9 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.handlers import reparam
 
-from simplex_jax._src.numpyro import SCIR, SGMCMC, GammaReference
+from simplex_jax._src.numpyro.reference import GammaReference
+from simplex_jax._src.numpyro.scir import SCIR
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import barker
 
 

@@ -10,7 +10,7 @@ from numpyro.infer import MCMC
 from scipy import stats
 from support.statistics_checks import family
 
-from simplex_jax._src.numpyro import SCIR
+from simplex_jax._src.numpyro.scir import SCIR
 
 pytestmark = pytest.mark.slow
 

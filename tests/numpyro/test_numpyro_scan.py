@@ -18,8 +18,9 @@ from support import numpyro_cases as cases
 from support.marks import slow_but
 from support.statistics_checks import family, mean_z
 
-from simplex_jax._src.numpyro import SCIR, density
+from simplex_jax._src.numpyro import density
 from simplex_jax._src.numpyro.distributions import LogDirichlet
+from simplex_jax._src.numpyro.scir import SCIR
 
 _GRID = 2001
 SEEN = jnp.array([0, 6])

@@ -10,7 +10,8 @@ from scipy import stats
 from support import numpyro_cases as cases
 from support.statistics_checks import dkwm, family, mean_z, variance_z
 
-from simplex_jax._src.numpyro import SCIR, gamma_moves, simplex_moves, tuning
+from simplex_jax._src.numpyro import gamma_moves, simplex_moves, tuning
+from simplex_jax._src.numpyro.scir import SCIR
 
 X = jnp.asarray(cases.POINTS, jnp.float32)
 Y = np.array([3, 0])

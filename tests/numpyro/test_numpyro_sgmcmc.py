@@ -12,8 +12,8 @@ from scipy import stats
 from support import numpyro_cases as cases
 from support.statistics_checks import family, mean_z, variance_z
 
-from simplex_jax._src.numpyro import SGMCMC
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import barker, gsgnht, scir, sgld, sgrld, smld
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,9 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer import MCMC, NUTS, init_to_value
 
-from simplex_jax._src.numpyro import SCIR, SGMCMC, sites
+from simplex_jax._src.numpyro import sites
+from simplex_jax._src.numpyro.scir import SCIR
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import sgld, sgrld
 
 X = jnp.array([1.0, 2.0, 3.0])

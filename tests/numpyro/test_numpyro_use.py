@@ -18,8 +18,11 @@ from support.marks import slow_but
 from support.statistics_checks import family
 
 from simplex_jax._src import samplers
-from simplex_jax._src.numpyro import SCIR, SGMCMC, Sampler, charts, density
+from simplex_jax._src.numpyro import charts, density
+from simplex_jax._src.numpyro.charts import Sampler
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
+from simplex_jax._src.numpyro.scir import SCIR
+from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import barker, gbm, gmc, gsgnht, mld, sgld, sgrld
 
 X = jnp.asarray(cases.POINTS, jnp.float32)

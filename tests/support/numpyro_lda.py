@@ -4,7 +4,8 @@ import numpyro
 import pytest
 
 from simplex_jax._src.models.topics import engine
-from simplex_jax._src.numpyro import LDAGibbs, TopicCounts, WordCounts, lda_gibbs
+from simplex_jax._src.numpyro import lda_gibbs
+from simplex_jax._src.numpyro.lda_gibbs import LDAGibbs, TopicCounts, WordCounts
 from support import tiny_lda
 
 

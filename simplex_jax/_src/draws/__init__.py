@@ -7,13 +7,3 @@ from simplex_jax._src.draws.dirichlet import log_dirichlet
 from simplex_jax._src.draws.gamma import loggamma
 from simplex_jax._src.draws.poisson import poisson
 from simplex_jax._src.draws.von_mises_fisher import von_mises_fisher
-
-__all__ = [
-    "categorical",
-    "cir",
-    "crt",
-    "log_dirichlet",
-    "loggamma",
-    "poisson",
-    "von_mises_fisher",
-]

@@ -86,5 +86,3 @@ def resolve(corpus: Any, options: Options) -> Options:
 
 
 load = Fit.load
-
-__all__ = ["MODEL", "Fit", "Options", "build", "fit", "load", "resolve"]

@@ -86,16 +86,3 @@ def resolve(documents: Any, options: Options) -> Options:
 
 
 load = Fit.load
-
-__all__ = [
-    "MODEL",
-    "Data",
-    "Fit",
-    "Options",
-    "build",
-    "fit",
-    "load",
-    "resolve",
-    "transform",
-    "weigh",
-]
