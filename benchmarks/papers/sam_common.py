@@ -188,9 +188,11 @@ class _Scores(Hook):
         problem, topics = self._problem, event.state.position
         told = problem.hyper.alpha, problem.hyper.kappa1
         key = jax.random.fold_in(self._key, event.step)
-        by_importance = density.importance(key, topics, problem.test, *told)
+        by_importance = density.estimate(key, topics, problem.test, *told)
         # The same prior draws at all times.
-        by_prior = density.prior_draws(self._key, topics, problem.test, *told)
+        by_prior = density.estimate(
+            self._key, topics, problem.test, *told, density.PRIOR_DRAWS, method="prior"
+        )
         self.log_p["importance"].append(by_importance.log_p)
         self.log_p["prior"].append(by_prior.log_p)
         self.records.append(
@@ -206,7 +208,7 @@ class _Scores(Hook):
 
     def pooled(self, name: str) -> float:
         """Return the log-perplexity of the last `POOLED` samples of the topics, pooled."""
-        return density.log_perplexity(density.pool(self.log_p[name][-POOLED:]))
+        return density.log_perplexity(pool(self.log_p[name][-POOLED:]))
 
 
 def scored(
@@ -373,3 +375,12 @@ def synthetic(seed: int) -> Problem:
     told = Published(1e-2, 1e-2, (10, 1, 1), (1e-4, 1, 15, 10), (2e-5, 5, 15), 0.8)
     model = {"alpha": 0.5, "sigma": 50.0, "kappa0": 50.0, "kappa1": 120.0}
     return problem_of(vectors[:200], vectors[200:], topics, 20, told, **model)
+
+
+def pool(log_p) -> np.ndarray:
+    """Return the log of the mean density over samples of the topics, [M, D] -> [D].
+
+    It increases with the number of samples: compare only figures with the same number.
+    """
+    values = np.asarray(log_p, np.float64)
+    return np.logaddexp.reduce(values, axis=0) - np.log(len(values))

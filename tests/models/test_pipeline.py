@@ -243,7 +243,7 @@ def test_scores_are_what_evaluate_measures():
     spherical = sam.fit(vectors, 2, steps=6, seed=1)
     law = spherical.topics, spherical.alpha, spherical.kappa1
     near, far = (spherical.score(table) for table in (vectors, vectors[:, [0, 2, 1, 3]]))
-    exact = density.importance(
+    exact = density.estimate(
         jax.random.key(3), law[0], joint.to_device(sp.csr_array(vectors)), *law[1:], 20_000
     ).log_p.mean()
     assert near == pytest.approx(exact, abs=0.02)

@@ -31,7 +31,8 @@ def test_importance_sampling_gives_the_integral(seed: int, monkeypatch) -> None:
     topics = jnp.asarray(TOPICS, jnp.float32)
     numbers = tiny_sam.ALPHA, tiny_sam.KAPPA1
     p = {}
-    for name, estimate in [("laplace", density.importance), ("prior", density.prior_draws)]:
+    for name in ("importance", "prior"):
+        estimate = partial(density.estimate, method=name)
         result = estimate(jax.random.key(seed), topics, documents, *numbers, samples=4000)
         assert np.all((result.ess > 1000) & (result.ess <= 4000.5))
         for d in range(tiny_sam.D):
@@ -51,13 +52,11 @@ def test_densities_of_documents_of_few_topics_are_right() -> None:
     constant = vmf.log_normaliser(few_topics.WORDS, few_topics.KAPPA)
     documents = joint.to_device(sp.csr_array(rows))
     numbers = few_topics.ALPHA, few_topics.KAPPA
-    result = density.importance(jax.random.key(0), jnp.asarray(topics), documents, *numbers)
+    result = density.estimate(jax.random.key(0), jnp.asarray(topics), documents, *numbers)
     assert abs(np.mean(result.log_p - exact - float(constant))) < 0.1
 
 
-def test_pooled_densities_are_means() -> None:
-    values = np.log([[0.1, 0.2], [0.3, 0.4]]) - 1e4
-    np.testing.assert_allclose(density.pool(values), np.log([0.2, 0.3]) - 1e4)
+def test_the_perplexity_is_minus_the_mean() -> None:
     assert density.log_perplexity([-1.0, -3.0]) == 2.0
 
 
@@ -74,7 +73,7 @@ def test_arguments_of_the_evaluation_are_checked() -> None:
     ]:
         given = {"topics": topics, "alpha": 1.0, "kappa1": 2.0} | options
         with pytest.raises(ValueError, match=name):
-            density.importance(jax.random.key(0), documents=documents, **given)
+            density.estimate(jax.random.key(0), documents=documents, **given)
 
 
 def log_conditional(

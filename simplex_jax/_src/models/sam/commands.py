@@ -219,7 +219,9 @@ def evaluate(
     concentrations = fitted.alpha, fitted.kappa1
     key_prior = jax.random.split(jax.random.key(seed))[1]
     exact = log_densities(fitted, documents, seed, samples)
-    published = density.prior_draws(key_prior, *inputs, *concentrations)
+    published = density.estimate(
+        key_prior, *inputs, *concentrations, density.PRIOR_DRAWS, method="prior"
+    )
     measures: dict[str, Any] = {
         "log_perplexity": density.log_perplexity(exact.log_p),
         "standard_error": _standard_error(exact.log_p),

@@ -5,13 +5,11 @@ The density of a document on the sphere is an integral over its proportions,
 .. math:: p(v | \beta) = \int c_V(\kappa_1) e^{\kappa_1 v^\top \bar v(\beta, \theta)}
           Dir(\theta | \alpha)\, d\theta .
 
-`importance` estimates it with draws from Laplace's approximation to the posterior of theta, and
+"importance" estimates it with draws from Laplace's approximation to the posterior of theta, and
 returns their effective sample size. A quarter of the draws are from the prior, without which whole
-modes are missed if alpha is below 1. `prior_draws` is the estimator of Liu et al. (2016), a mean
-over draws from the prior, for comparison with published figures: if documents are concentrated it
-misses nearly all of the integral, and its mean logarithm is far too low. `pool` pools log densities
-over samples of the topics; they increase with the number of samples, so compare only figures with
-the same number.
+modes are missed if alpha is below 1. "prior" is the estimator of Liu et al. (2016), a mean over
+draws from the prior, for comparison with published figures: if documents are concentrated it misses
+nearly all of the integral, and its mean logarithm is far too low.
 """
 
 import math
@@ -46,60 +44,25 @@ class LogDensity(NamedTuple):
     ess: np.ndarray  # effective sample size of each estimate, (sum w)^2 / sum w^2, float64 [D]
 
 
-def importance(
+def estimate(
     key: jax.Array,
     topics: jax.Array,
     documents: UnitDocuments,
     alpha: ArrayLike,
     kappa1: ArrayLike,
     samples: int = SAMPLES,
+    *,
+    method: str = "importance",
 ) -> LogDensity:
-    """Estimate log densities by importance sampling from Laplace's approximation and the prior.
+    """Estimate the log densities of held-out documents given topics, unit rows [K, V].
 
-    Draws are weighted as draws from the mixture of both (Owen and Zhou 2000). The estimate of p is
-    unbiased, with a relative standard error of about 1 / sqrt(ess). The documents are held out, the
-    topics unit rows [K, V]; each document has `samples` draws. Numbers that are not finite and
+    "importance" has draws from Laplace's approximation and the prior, with weights as draws from
+    the mixture of both (Owen and Zhou 2000). The estimate of p is unbiased, with a relative
+    standard error of about 1 / sqrt(ess). "prior" has draws from Dirichlet(alpha), the same for all
+    documents, as in Liu et al. (2016, section 5.3); an effective sample size near 1 means that the
+    estimate is useless. Each document has `samples` draws. Numbers that are not finite and
     positive, and documents with other words, raise a ValueError.
     """
-    return _estimate(key, topics, documents, alpha, kappa1, samples, "importance")
-
-
-def prior_draws(
-    key: jax.Array,
-    topics: jax.Array,
-    documents: UnitDocuments,
-    alpha: ArrayLike,
-    kappa1: ArrayLike,
-    samples: int = PRIOR_DRAWS,
-) -> LogDensity:
-    """Estimate log densities with draws from Dirichlet(alpha), the same for all documents.
-
-    This is the evaluation of Liu et al. (2016, section 5.3). Arguments and errors are those of
-    `importance`; an effective sample size near 1 means that the estimate is useless.
-    """
-    return _estimate(key, topics, documents, alpha, kappa1, samples, "prior")
-
-
-def pool(log_p: ArrayLike) -> np.ndarray:
-    """Return the log of the mean density over samples of the topics, [M, D] -> [D]."""
-    values = np.asarray(log_p, np.float64)
-    return np.logaddexp.reduce(values, axis=0) - math.log(values.shape[0])
-
-
-def log_perplexity(log_p: ArrayLike) -> float:
-    """Return minus the mean log density over documents."""
-    return -float(np.mean(np.asarray(log_p, np.float64)))
-
-
-def _estimate(
-    key: jax.Array,
-    topics: jax.Array,
-    documents: UnitDocuments,
-    alpha: ArrayLike,
-    kappa1: ArrayLike,
-    samples: int,
-    method: str,
-) -> LogDensity:
     numbers = arguments.scalar("alpha", alpha), arguments.scalar("kappa1", kappa1)
     samples = arguments.at_least("samples", samples, 1)
     topics = arguments.as_float("topics", topics)
@@ -114,6 +77,11 @@ def _estimate(
     places = np.argsort(np.asarray(documents.corpus.order))
     log_p = np.asarray(fit, np.float64) + constant
     return LogDensity(log_p[places], np.asarray(ess, np.float64)[places])
+
+
+def log_perplexity(log_p: ArrayLike) -> float:
+    """Return minus the mean log density over documents."""
+    return -float(np.mean(np.asarray(log_p, np.float64)))
 
 
 @partial(jax.jit, static_argnums=(5, 6))

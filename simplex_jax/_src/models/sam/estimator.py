@@ -121,7 +121,7 @@ class SphericalAdmixture(common.TopicEstimator):
         data = self._data(X, reset=False)
         if not data.rows.any():
             raise ValueError("X has zero vectors only, which have no density")
-        estimate = density.importance(
+        estimate = density.estimate(
             jax.random.key(self.seed_),
             jnp.asarray(self.components_),
             to_device(data.vectors),

@@ -218,7 +218,7 @@ def measure_heldout(table: sp.csr_array, key: jax.Array, settings: Options) -> H
     def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
         state, key_event = read_samples(event, settings.chains), jax.random.fold_in(key, event.step)
         estimates = [
-            density.importance(
+            density.estimate(
                 jax.random.fold_in(key_event, chain),
                 state["topics"][chain],
                 documents,
@@ -477,7 +477,7 @@ def log_densities(
     fitted: Fit, documents: Data, seed: int, samples: int = EVALUATED
 ) -> density.LogDensity:
     """Return the log densities of documents with a direction, by importance sampling."""
-    return density.importance(
+    return density.estimate(
         jax.random.split(jax.random.key(seed))[0],
         jnp.asarray(fitted.topics),
         to_device(documents.vectors.values),

@@ -274,7 +274,7 @@ def build(
     average, but lagging behind the topics by about a pass.
 
     Args:
-        documents: The documents, `sparse.to_device(vectors)`.
+        documents: The documents, `joint.to_device(vectors)`.
         shape: (K, V), numbers of topics and words, K at most V.
         hyper: Hyperparameters, see `hyperparameters`; by default those of the paper for 5,000
             words, with the mean direction of the documents.
@@ -302,11 +302,11 @@ def build(
     Example:
         >>> import jax, scipy.sparse as sp
         >>> from simplex_jax import run
-        >>> from simplex_jax._src.models.sam import model, sparse
+        >>> from simplex_jax._src.models.sam import joint, model
         >>> vectors = sp.csr_array([[0.6, 0.8, 0, 0], [0.8, 0.6, 0, 0], [0, 0, 0.6, 0.8]])
-        >>> documents = sparse.to_device(vectors)
+        >>> documents = joint.to_device(vectors)
         >>> hyper = model.hyperparameters(
-        ...     sparse.mean_direction(documents, 4), alpha=1, sigma=2, kappa0=2, kappa1=50)
+        ...     joint.mean_direction(documents, 4), alpha=1, sigma=2, kappa0=2, kappa1=50)
         >>> kernel, stream = model.build(documents, (2, 4), hyper=hyper, sampler="gmc-bgibbs")
         >>> state = kernel.init(jax.random.key(0), model.start(jax.random.key(1), hyper, topics=2))
         >>> state, trace = run(jax.random.key(2), kernel, state, stream, num_steps=20)

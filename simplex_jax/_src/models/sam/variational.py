@@ -394,7 +394,7 @@ def build(
     has its optimal length, see `resultant`. A document's weights start at their last values.
 
     Args:
-        documents: The unit vectors, `sparse.to_device(vectors)`.
+        documents: The unit vectors, `joint.to_device(vectors)`.
         shape: (K, V), numbers of topics and words, K at most V.
         hyper: Hyperparameters, `model.hyperparameters(mean, ...)`; None for those of the paper with
             the mean direction of the documents.
@@ -417,11 +417,11 @@ def build(
     Example:
         >>> import jax, jax.numpy as jnp, scipy.sparse as sp
         >>> from simplex_jax import run
-        >>> from simplex_jax._src.models.sam import model, sparse, variational
+        >>> from simplex_jax._src.models.sam import joint, model, variational
         >>> rows = sp.csr_array([[0.6, 0.8, 0, 0], [0.8, 0.6, 0, 0], [0, 0, 0.6, 0.8]])
-        >>> documents = sparse.to_device(rows)
+        >>> documents = joint.to_device(rows)
         >>> hyper = model.hyperparameters(
-        ...     sparse.mean_direction(documents, 4),
+        ...     joint.mean_direction(documents, 4),
         ...     alpha=0.5, sigma=10, kappa0=10, kappa1=100)
         >>> kernel, stream = build(documents, (2, 4), hyper=hyper)
         >>> start = jnp.array([[1.0, 1.0, 1.0, 0.5], [0.5, 1.0, 1.0, 1.0]])
