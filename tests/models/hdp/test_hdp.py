@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from sklearn.base import clone
 from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
+from support.settled import resolve
 
 from simplex_jax._src.cli import main, verbs
 from simplex_jax._src.corpus import from_counts, split_tokens
@@ -60,7 +61,7 @@ def test_a_fit_finds_topics_and_their_number(fitted, tmp_path):
     shares = fitted.transform(from_counts([[5, 0], [0, 7]], ["l", "a"]))
     assert [leading[topic] for topic in shares.argmax(axis=1)] == [groups[2], groups[0]]
     # And it is read again as it was written.
-    loaded = hdp.load(fitted.save(tmp_path / "run"))
+    loaded = hdp.Fit.load(fitted.save(tmp_path / "run"))
     assert_same(loaded, fitted, "state", "traces", "partitions", "diagnostics")
     assert loaded.settings == fitted.settings
     assert (
@@ -209,11 +210,11 @@ def test_chains_start_on_both_sides():
         (100_000, [20, 100]),
         (10**6, [50, 100]),
     ):
-        assert hdp.resolve(sp.csr_array([[tokens - 1, 1]])).starts() == starts
+        assert resolve(hdp, sp.csr_array([[tokens - 1, 1]])).starts() == starts
     with pytest.raises(
         ValueError, match="fewest_topics must be at most initial_topics, 5; it is 6"
     ):
-        hdp.resolve(COUNTS, initial_topics=5, fewest_topics=6)
+        resolve(hdp, COUNTS, initial_topics=5, fewest_topics=6)
 
 
 @pytest.mark.slow
@@ -232,10 +233,10 @@ def test_the_number_of_topics_does_not_depend_on_the_start(tmp_path):
 
 
 def test_options_are_settled():
-    settled = hdp.resolve(COUNTS, passes=7)
+    settled = resolve(hdp, COUNTS, passes=7)
     assert (settled.batch_size, settled.steps, settled.initial_topics) == (30, 7, 8)
-    assert hdp.resolve(COUNTS, **vars(settled)) == settled
-    assert hdp.resolve(COUNTS, gamma=2.0).gamma_prior is None
+    assert resolve(hdp, COUNTS, **vars(settled)) == settled
+    assert resolve(hdp, COUNTS, gamma=2.0).gamma_prior is None
     for options, message in (
         ({"batch_size": 5}, "batch_size must be 30"),
         ({"initial_topics": 9, "capacity": 8}, "initial_topics must be at most the capacity, 8"),
@@ -251,7 +252,7 @@ def test_options_are_settled():
         ({"gamma_prior": (1e-20, 0.1)}, "the mean of gamma_prior, shape / rate, must be from"),
     ):
         with pytest.raises(ValueError, match=message):
-            hdp.resolve(COUNTS, **options)
+            resolve(hdp, COUNTS, **options)
     with pytest.raises(TypeError, match="unexpected keyword argument 'samples_dir'"):
         hdp.fit(COUNTS, samples_dir="anywhere")
 
@@ -315,7 +316,7 @@ def test_the_commands(tmp_path, monkeypatch):
     shares = tmp_path / "x.npz"
     assert invoke("transform", texts, "--model", out, "--out", shares).exit_code == 0
     with np.load(shares) as arrays:
-        assert arrays["proportions"].shape == (40, len(hdp.load(out).topics))
+        assert arrays["proportions"].shape == (40, len(hdp.Fit.load(out).topics))
     measures = json.loads(invoke("evaluate", texts, "--model", out, "--quiet").output)
     assert 1 < measures["perplexity"] < 4
     (out / "report.html").unlink()

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
+from support.settled import resolve
 
 from simplex_jax._src import corpus
 from simplex_jax._src.corpus import vectors
@@ -144,7 +145,7 @@ def test_a_variational_start_has_the_groups():
     assert sorted(map(sorted, own)) == [[0, 1], [2, 3], [4, 5]]
     prior = variational.start(jax.random.key(1), *given, "prior")
     assert (np.ptp(np.asarray(prior), axis=0) > 0).all()
-    assert sam.resolve(DATA, 3).start == "variational"
+    assert resolve(sam, DATA, 3).start == "variational"
 
 
 @pytest.mark.parametrize("step", [1, 11, 17])
@@ -388,7 +389,7 @@ def test_no_document_need_have_a_direction_but_to_be_predicted(whole):
 @pytest.mark.slow
 def test_a_fit_is_saved_loaded_and_used(counted, tmp_path):
     place = counted.save(tmp_path / "run")
-    loaded = sam.load(place)
+    loaded = sam.Fit.load(place)
     assert_same(loaded, counted, "state", "diagnostics")
     assert {path.name for path in place.iterdir()} >= {"report.html", *sam.MODEL.files.names}
     assert loaded.report(tmp_path / "one.html").read_text() == (place / "report.html").read_text()
@@ -404,11 +405,11 @@ def test_a_fit_is_saved_loaded_and_used(counted, tmp_path):
     np.testing.assert_allclose(unknown, [[1 / 3] * 3], rtol=1e-6)
     wrong = dataclasses.replace(counted, topics=0.5 * counted.topics).save(tmp_path / "wrong")
     with pytest.raises(RunError, match=r"topics.npz: the topics of mean are not of length 1"):
-        sam.load(wrong)
+        sam.Fit.load(wrong)
 
 
 def test_a_fit_of_unit_vectors_knows_no_weights(whole, tmp_path):
-    loaded = sam.load(whole.save(tmp_path / "run"))
+    loaded = sam.Fit.load(whole.save(tmp_path / "run"))
     assert_same(loaded, whole, "state", "diagnostics", "samples")
     assert (loaded.weighting, loaded.idf.tolist()) == (None, [1.0] * 6)
     np.testing.assert_array_equal(loaded.transform(DATA, seed=7), whole.proportions)
@@ -455,15 +456,15 @@ def test_a_fit_says_that_it_is_too_hot(whole):
 
 
 def test_defaults_are_the_same_everywhere():
-    built, resolved = (inspect.signature(f).parameters for f in (sam.build, sam.resolve))
+    built, resolved = (inspect.signature(f).parameters for f in (sam.build, sam.Options))
     assert built["sampler"].default == resolved["sampler"].default == "gsgnht"
-    assert sam.resolve(DATA, 3).batch_size == model.check_batch_size(None, 42, "gsgnht") == 42
-    settled = sam.resolve(DATA, 3)
+    assert resolve(sam, DATA, 3).batch_size == model.check_batch_size(None, 42, "gsgnht") == 42
+    settled = resolve(sam, DATA, 3)
     assert settled.steps == 300
 
 
 @pytest.mark.parametrize("sampler", ["gsgnht", "sggmc", "gmc-bgibbs"])
 def test_settled_options_stay(sampler):
     """A run that goes on settles them again."""
-    settled = sam.resolve(DATA, 3, sampler=sampler, seconds=5.0)
+    settled = resolve(sam, DATA, 3, sampler=sampler, seconds=5.0)
     assert sam.MODEL.resolve_options(sam.MODEL.as_data(DATA), None, settled) == settled

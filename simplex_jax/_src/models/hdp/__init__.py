@@ -62,27 +62,3 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
         (True, True)
     """
     return pipeline.fit(MODEL, corpus, arguments)
-
-
-@with_options(Options)
-def resolve(corpus: Any, options: Options) -> Options:
-    """Return the options of a run with all defaults filled in.
-
-    Args:
-        corpus: As for `fit`; only its size matters.
-        {options}
-
-    Raises:
-        ValueError: An option is out of range; the message names it.
-
-    Example:
-        >>> import scipy.sparse as sp
-        >>> from simplex_jax._src.models import hdp
-        >>> settings = hdp.resolve(sp.csr_array([[30, 0], [0, 70]]), passes=50)
-        >>> settings.initial_topics, settings.steps, settings.gamma_prior
-        (2, 50, (1.0, 0.1))
-    """
-    return resolve_options(fitting.as_data(corpus), None, options)
-
-
-load = Fit.load

@@ -63,26 +63,3 @@ def fit(documents: Any, arguments: Arguments) -> Fit:
         ((2, 4), (20, 2), True)
     """
     return pipeline.fit(MODEL, documents, arguments)
-
-
-@with_options(Options)
-def resolve(documents: Any, options: Options) -> Options:
-    """Return the options of a run with all defaults filled in.
-
-    Args:
-        documents: As for `fit`.
-        {options}
-
-    Raises:
-        ValueError: An option is out of range; the message names it.
-
-    Example:
-        >>> from simplex_jax._src.models import sam
-        >>> settings = sam.resolve([[1.0, 0.0], [0.6, 0.8]], 2, passes=50)
-        >>> settings.sigma, settings.kappa1, settings.batch_size, settings.steps
-        (4.0, 12.0, 2, 50)
-    """
-    return resolve_options(data.as_data(documents), None, options)
-
-
-load = Fit.load

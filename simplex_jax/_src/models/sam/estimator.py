@@ -38,7 +38,7 @@ class SphericalAdmixture(common.TopicEstimator):
     it tests a single topic there.
 
     There is no `partial_fit`: with the noisy gradient of B out of D documents, steps have to be so
-    short that some 5 D / B updates are worth one with all documents (`sam.resolve`). A stream that
+    short that some 5 D / B updates are worth one with all documents. A stream that
     shows each document once would end long before.
 
     Args:
