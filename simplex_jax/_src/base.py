@@ -81,9 +81,31 @@ def freeze(
     `of_init` maps those of `init` alone, or is None. Native code, if available, splits the keys of
     `update`, which halves compile time: pass `draws.keys.to_jax_key` of such a key to the functions
     of users.
+
+    Raises:
+        ValueError: The `estimator` or the `log_density` among the shared ones is something else.
     """
+    _check_target(shared)
     start = bind(init, **shared, **(of_init or {}))
     return Kernel(bind(_start, start), bind(move, bind(update, **shared, **of_update)))
+
+
+def _check_target(shared: Mapping[str, PyTree]) -> None:
+    """Raise a ValueError for an estimator that is a function, or a log density that is none."""
+    estimator, log_density = shared.get("estimator"), shared.get("log_density")
+    if "estimator" in shared and (
+        isinstance(estimator, type) or not hasattr(estimator, "estimate")
+    ):
+        name = getattr(estimator, "__name__", type(estimator).__name__)
+        given = f"the function {name} itself" if callable(estimator) else f"a {name}"
+        raise ValueError(
+            "estimator must be an estimator, as estimators.categorical(size=...) and "
+            f"gradients.density(log_density) return; it is {given}"
+        )
+    if "log_density" in shared and not callable(log_density):
+        raise ValueError(
+            f"log_density must be a function of the position; it is a {type(log_density).__name__}"
+        )
 
 
 def _start(init: Init, key: jax.Array, position: Position) -> State:

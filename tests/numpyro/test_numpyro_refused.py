@@ -9,7 +9,9 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.handlers import reparam
 
-from simplex_jax._src.numpyro.reference import GammaReference
+from simplex_jax._src.numpyro.chooser import recommend
+from simplex_jax._src.numpyro.lda_gibbs import LDAGibbs
+from simplex_jax._src.numpyro.reference import GammaReference, learn_reference
 from simplex_jax._src.numpyro.scir import SCIR
 from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import barker
@@ -17,6 +19,27 @@ from simplex_jax._src.samplers import barker
 
 def first(model, *args, kernel=None):
     return (kernel or SCIR(model)).init(jax.random.key(0), 5, None, args, {})
+
+
+def test_what_is_no_model_is_named():
+    kernel = SCIR(first)
+    key = jax.random.key(0)
+    for make in (
+        SCIR,
+        lambda model: SGMCMC(model, barker.build),
+        lambda model: LDAGibbs(model, jnp.ones((2, 2)), documents="n", words="m"),
+        lambda model: recommend(key, model),
+        lambda model: learn_reference(key, model),
+    ):
+        for given, name in ((kernel, "a SCIR"), (dist.Normal(), "a Normal"), (dist.Normal, "the")):
+            with pytest.raises(ValueError, match=rf"model must be a numpyro model.*it is {name}"):
+                make(given)
+
+
+def test_a_model_without_latent_sites_is_named():
+    for kernel in (SCIR(jnp.zeros), SGMCMC(jnp.zeros, barker.build)):
+        with pytest.raises(ValueError, match="the model has no latent site"):
+            first(None, 3, kernel=kernel)
 
 
 def test_scir_refuses_a_log_density_that_is_random():

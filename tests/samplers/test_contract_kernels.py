@@ -3,6 +3,7 @@
 Simplex kernels have more to promise, and are tested for it in `test_contract.py`.
 """
 
+import inspect
 from pathlib import Path
 
 import chex
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 from support.contracts import CASES, KERNELS, VARIANTS
 
-from simplex_jax._src import base, samplers
+from simplex_jax._src import base, estimators, gradients, samplers
+from simplex_jax._src.geometry import manifolds, mirror
 from simplex_jax._src.runtime import driver
 
 
@@ -169,6 +171,44 @@ def test_bad_step_sizes_are_named(step_size):
             continue
         with pytest.raises(ValueError, match="step_size"):
             build().rebuild(step_size)
+
+
+OTHERS = {
+    **dict.fromkeys(("alpha", "shape", "rate", "mean", "precision", "step_size"), 0.5),
+    "manifold": manifolds.sphere(),
+    "mirror": mirror.simplex(),
+    "metric": jnp.diag,
+    "diffusion": lambda z, v: v,
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "message"),
+    [
+        ("estimator", estimators.categorical, "it is the function categorical itself"),
+        (
+            "estimator",
+            lambda x: -x.sum(),
+            r"gradients.density\(log_density\) return; it is the function <lambda>",
+        ),
+        ("estimator", estimators.Estimator, "the function Estimator"),
+        ("estimator", 3.0, r"estimators.categorical\(size=...\).* return; it is a float"),
+        ("log_density", gradients.density(jnp.sum), "log_density must be .*; it is a Estimator"),
+    ],
+)
+def test_what_is_no_estimator_or_log_density_is_named(target, given, message):
+    """A function that makes an estimator is not one."""
+    tried = 0
+    for name in samplers.__all__:
+        build = getattr(samplers, name).build
+        parameters = inspect.signature(build).parameters
+        if target in parameters:
+            needed = [p for p, one in parameters.items() if one.default is one.empty]
+            others = {p: OTHERS[p] for p in needed if p != target}
+            with pytest.raises(ValueError, match=message):
+                build(**{target: given}, **others)
+            tried += 1
+    assert tried == {"estimator": 14, "log_density": 4}[target]
 
 
 def few_updates(case, key, number):

@@ -197,6 +197,7 @@ def recommend(
         >>> found.choice, len(found.candidates)
         ('SCIR', 3)
     """
+    sites.check_model(model)
     kwargs = dict(model_kwargs or {})
     key_scores, key_pilot = jax.random.split(sites.to_typed_key(rng_key))
     layout, _ = sites.inspect(model, key_pilot, model_args, kwargs, None)

@@ -37,6 +37,7 @@ class ModelKernel(MCMCKernel):
     sample_field = "z"
 
     def __init__(self, model: Model, init_strategy: Callable | None) -> None:
+        sites.check_model(model)
         self._model = model
         self._init_strategy = init_strategy
         self._layout: Layout | None = None
@@ -145,6 +146,8 @@ class ModelKernel(MCMCKernel):
             layout, drawn = sites.inspect(
                 self._model, key_trace, model_args, kwargs, self._init_strategy
             )
+            if not layout.kinds:
+                raise ValueError("the model has no latent site to sample")
             self._check(layout)
             self._layout = layout
             return sites.start(self._init_strategy, drawn, params, layout, key_start)

@@ -346,6 +346,7 @@ class LDAGibbs(MCMCKernel):
                 raise ValueError(f"{argument} must be the name of a site; it is {name!r}")
         if documents == words:
             raise ValueError(f"documents and words must be two sites; both are {words!r}")
+        sites.check_model(model)
         self._sweeps = arguments.at_least("sweeps", sweeps, 1)
         engines.resolve(engine)
         if not isinstance(corpus, Corpus):

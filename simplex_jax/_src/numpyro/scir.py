@@ -174,8 +174,6 @@ class SCIR(ModelKernel):
     def _check(self, layout: Layout) -> None:
         movable = sites.native_names(layout.kinds)
         rest = [name for name in layout.kinds if name not in movable]
-        if not layout.kinds:
-            raise ValueError("the model has no latent site to sample")
         others, own = sites.list_str(rest), sites.list_str(movable)
         if not movable:
             raise ValueError(

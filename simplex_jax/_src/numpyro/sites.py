@@ -207,6 +207,16 @@ class Layout(NamedTuple):
     least: frozenset[str] = frozenset()
 
 
+def check_model(model: Any) -> None:
+    """Raise a ValueError for what is no model, such as a kernel or a distribution."""
+    if not callable(model) or isinstance(model, type | dist.Distribution):
+        kind = "the class" if isinstance(model, type) else "a"
+        name = (model if isinstance(model, type) else type(model)).__name__
+        raise ValueError(
+            f"model must be a numpyro model, a function with numpyro.sample; it is {kind} {name}"
+        )
+
+
 def to_typed_key(key: jax.Array) -> jax.Array:
     """Return a typed key, given a typed or raw one."""
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
