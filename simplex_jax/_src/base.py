@@ -195,13 +195,7 @@ def _init_chains(
 
 
 def _update_chains(
-    update: Update,
-    key: jax.Array,
-    state: State,
-    batch: Batch,
-    *,
-    n: int,
-    batch_axis: int | None,
+    update: Update, key: jax.Array, state: State, batch: Batch, *, n: int, batch_axis: int | None
 ) -> tuple[State, Info]:
     keys = jax.random.split(key, n)
     return jax.vmap(update, in_axes=(0, 0, batch_axis), axis_size=n)(keys, state, batch)

@@ -337,9 +337,7 @@ def _check_values(entries: sp.coo_array, source: str, remedy: Callable[[], str])
     kind = "is not a whole number" if fractional[first] else "is out of range"
     row, column = (int(axis[first]) for axis in entries.coords)
     raise error_at(
-        source,
-        f"row {row}, column {column} (counted from 0) is {value}, which {kind}",
-        remedy(),
+        source, f"row {row}, column {column} (counted from 0) is {value}, which {kind}", remedy()
     )
 
 

@@ -47,10 +47,7 @@ _PLAIN_RUN = re.compile(r"\w+")
 
 # Scripts without blanks between words, and the mean length of their words when these are separated
 _UNSPACED = {
-    "Chinese or Japanese": (
-        "\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff",
-        4,
-    ),
+    "Chinese or Japanese": ("\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff", 4),
     "Thai": ("\u0e00-\u0e7f", 9),
     "Lao": ("\u0e80-\u0eff", 9),
     "Burmese": ("\u1000-\u109f", 10),
@@ -265,10 +262,7 @@ class TextOptions:
         kw_only=False,
     )
     max_vocabulary: int | None = option(
-        "Number of most frequent words to keep.",
-        default=30_000,
-        least=1,
-        kw_only=False,
+        "Number of most frequent words to keep.", default=30_000, least=1, kw_only=False
     )
 
     def __post_init__(self) -> None:

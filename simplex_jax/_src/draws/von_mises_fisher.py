@@ -16,10 +16,7 @@ from simplex_jax._src.draws.derivatives import refused
 
 
 def von_mises_fisher(
-    key: jax.Array,
-    mean: ArrayLike,
-    concentration: ArrayLike,
-    shape: Sequence[int] | None = None,
+    key: jax.Array, mean: ArrayLike, concentration: ArrayLike, shape: Sequence[int] | None = None
 ) -> jax.Array:
     """Draw unit vectors x with density proportional to exp(concentration mean.x).
 

@@ -20,11 +20,7 @@ from simplex_jax._src.evaluate.matching import as_topics
 
 
 def coherence(
-    topics: ArrayLike,
-    counts: sp.csr_array,
-    *,
-    measure: str = "npmi",
-    top: int = 10,
+    topics: ArrayLike, counts: sp.csr_array, *, measure: str = "npmi", top: int = 10
 ) -> np.ndarray:
     """Return the coherence of every topic.
 

@@ -382,13 +382,7 @@ def _linear(factor: Callable[[Step, str], PyTree], less: str = "") -> Callable:
 
 
 def _tanh(means: Values, step: Step) -> Results:
-    return {
-        name: (
-            factor(rho, step.h),
-            longest_step(rho),
-        )
-        for name, rho in means.items()
-    }
+    return {name: (factor(rho, step.h), longest_step(rho)) for name, rho in means.items()}
 
 
 def _thermostat(means: Values, step: Step) -> Results:

@@ -523,14 +523,7 @@ def minibatch_step(keys: jax.Array, site: Site, state: State, evaluate: Evaluate
     new = moves.transition(keys[0], y, estimate, step)
     clamped = (gamma.raw <= 0).mean(dtype=y.dtype)
     learned = tuning.adapt(
-        old,
-        state.i,
-        state.num_warmup,
-        jnp.ones_like(clamped),
-        clamped,
-        old.total.value,
-        0.0,
-        new,
+        old, state.i, state.num_warmup, jnp.ones_like(clamped), clamped, old.total.value, 0.0, new
     )
     noise = _update_noise(site, state, gamma, step)
     if site.step_size is None:

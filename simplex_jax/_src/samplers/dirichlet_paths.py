@@ -443,12 +443,7 @@ def _by_vector(parents: jax.Array, *steps: jax.Array) -> tuple[jax.Array, ...]:
 
 
 def _log_ratio_of_paces(
-    new: jax.Array,
-    r: jax.Array,
-    c: jax.Array,
-    log_q: jax.Array,
-    seated: _Seated,
-    forest: _Forest,
+    new: jax.Array, r: jax.Array, c: jax.Array, log_q: jax.Array, seated: _Seated, forest: _Forest
 ) -> jax.Array:
     """Return the log ratio of the densities of the tables at two paces.
 

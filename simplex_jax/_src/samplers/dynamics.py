@@ -48,9 +48,7 @@ def apply(name: str, operator: Operator, z: Variables, v: Variables) -> Variable
 def both(dynamics: Dynamics, z: Variables, v: Variables) -> Variables:
     """Return (D(z) + Q(z)) v."""
     return jax.tree.map(
-        jnp.add,
-        apply("diffusion", dynamics.diffusion, z, v),
-        apply("curl", dynamics.curl, z, v),
+        jnp.add, apply("diffusion", dynamics.diffusion, z, v), apply("curl", dynamics.curl, z, v)
     )
 
 
@@ -93,8 +91,7 @@ def _by_leaf(v: PyTree) -> list[PyTree]:
     leaves, structure = jax.tree.flatten(v)
     return [
         jax.tree.unflatten(
-            structure,
-            [leaf if i == j else jnp.zeros_like(leaf) for j, leaf in enumerate(leaves)],
+            structure, [leaf if i == j else jnp.zeros_like(leaf) for j, leaf in enumerate(leaves)]
         )
         for i in range(len(leaves))
     ]

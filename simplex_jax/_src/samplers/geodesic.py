@@ -227,9 +227,7 @@ def push(
 ) -> Position:
     r"""Return :math:`v + \Lambda [h \hat g + N(0, (2 C - h V) h)]`, the O of Liu et al. (2016)."""
     pushed = jax.tree.map(
-        lambda g, n: h.astype(n.dtype) * g + n,
-        slope,
-        noise(key, x, friction, variance, h),
+        lambda g, n: h.astype(n.dtype) * g + n, slope, noise(key, x, friction, variance, h)
     )
     return jax.tree.map(jnp.add, v, manifold.project(x, pushed))
 

@@ -164,9 +164,7 @@ def _attracted(
     # Phi(x), which is 1 in float32 for x > 5.5.
     turns = jnp.exp(jnp.minimum(log_rate, 80)) + jnp.where(x >= 0, tail, -tail)
     phase = jnp.where(
-        turns < _TURNS,
-        turns - jnp.floor(turns),
-        jax.random.uniform(key, r.shape, r.dtype),
+        turns < _TURNS, turns - jnp.floor(turns), jax.random.uniform(key, r.shape, r.dtype)
     )
     falling = ndtri(jnp.clip(-turns, limits.tiny, 0.5))
     new_x = jnp.where(turns < 0, falling, -ndtri(jnp.clip(phase, limits.tiny, 1 - limits.epsneg)))

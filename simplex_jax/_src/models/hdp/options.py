@@ -85,8 +85,7 @@ class Options(TopicOptions):
         most=MOST_CONCENTRATION,
     )
     alpha: Any = declared_concentration(
-        "Concentration of the topic proportions of a document. learn: sample it.",
-        default="learn",
+        "Concentration of the topic proportions of a document. learn: sample it.", default="learn"
     )
     alpha_prior: tuple[float, float] | None = declared_prior("alpha", unset="1,1")
     gamma: Any = declared_concentration(

@@ -74,10 +74,7 @@ def topics_of(state: State) -> tuple[jax.Array, jax.Array]:
 def keep(settings: Options) -> Kept:
     """Return the hook that keeps thinned samples, in memory."""
     return Kept(
-        lambda event: read(event, settings.chains),
-        settings.keep_samples,
-        window_of(settings),
-        None,
+        lambda event: read(event, settings.chains), settings.keep_samples, window_of(settings), None
     )
 
 

@@ -152,9 +152,7 @@ def _outcome(fitted: Fit) -> str:
     words = strongest(fitted, 9, 3)
     return "\n".join(
         fits.topic_lines(
-            fitted.prevalence,
-            [" ".join(leading) for leading in words],
-            stable=fitted.stable,
+            fitted.prevalence, [" ".join(leading) for leading in words], stable=fitted.stable
         )
     )
 

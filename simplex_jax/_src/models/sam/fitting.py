@@ -496,9 +496,7 @@ _ALIKE = 0.95  # two topics with a cosine above this are nearly the same
 
 
 def topic_warnings(
-    metrics: Sequence[Mapping[str, float | None]],
-    mean: ArrayLike,
-    length: ArrayLike,
+    metrics: Sequence[Mapping[str, float | None]], mean: ArrayLike, length: ArrayLike
 ) -> list[str]:
     """Look for unreliable log-perplexities, and for topics that are alike or have not settled.
 

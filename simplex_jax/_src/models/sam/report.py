@@ -23,11 +23,7 @@ from simplex_jax._src.report import display, page
 from simplex_jax._src.report.topic_map import positions
 from simplex_jax._src.runtime.saved import RunError
 
-_SECTIONS = (
-    ("overview", "Topics"),
-    ("topics", "Words and documents"),
-    ("map", "Map"),
-)
+_SECTIONS = (("overview", "Topics"), ("topics", "Words and documents"), ("map", "Map"))
 
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
