@@ -24,8 +24,7 @@ from test_draws_poisson import rejections as poisson_rejections
 from simplex_jax._src import draws
 from simplex_jax._src.draws import cir, gamma, native
 from simplex_jax._src.draws.cir import cir_by_xla, step_of
-from simplex_jax._src.draws.dirichlet import normalise
-from simplex_jax._src.draws.gamma import loggamma_by_xla
+from simplex_jax._src.draws.gamma import loggamma_by_xla, normalise
 from simplex_jax._src.draws.poisson import poisson_by_xla
 
 pytestmark = native_code.on_cpu(native.LIBRARY)

@@ -16,7 +16,7 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 
 from simplex_jax._src import draws, estimators, gradients
-from simplex_jax._src.evaluate import pairs, stein
+from simplex_jax._src.evaluate import stein
 from simplex_jax._src.samplers import scir
 
 LAWS = {
@@ -133,8 +133,8 @@ def test_sums_over_blocks_are_those_of_the_whole_table(seed):
     data = stein._log_ratios(
         log_dirichlet(np.random.default_rng(seed), np.ones(3), 600), *[np.ones(3)] * 2
     )
-    table = np.asarray(pairs.table_of(data, data, kernel=stein._log_ratio_kernel))
-    sums, own = pairs.row_sums(data, kernel=stein._log_ratio_kernel)
+    table = np.asarray(stein.table_of(data, data, kernel=stein._log_ratio_kernel))
+    sums, own = stein.row_sums(data, kernel=stein._log_ratio_kernel)
     np.testing.assert_allclose(sums, table.sum(axis=1), rtol=1e-4, atol=1e-2)
     np.testing.assert_allclose(own, np.diag(table), rtol=1e-4, atol=1e-5)
 
@@ -151,7 +151,7 @@ def test_null_law_of_known_eigenvalues(weights, seed):
     simulated = (squares - 1) @ weights
     for level in (0.9, 0.5, 0.1, 0.01, 0.001):
         at = np.quantile(simulated, 1 - level)
-        result = pairs.upper_tail(at, (z * weights) @ z.T)
+        result = stein.upper_tail(at, (z * weights) @ z.T)
         assert result == pytest.approx(level, rel=0.3 if level < 0.005 else 0.12)
 
 
@@ -161,7 +161,7 @@ def test_statistics_near_their_mean_have_a_p_value():
     apart = angle[:, None] - angle
     table = np.cos(apart) + 0.7 * np.cos(2 * apart) + 0.1 * np.cos(3 * apart)
     sizes = np.logspace(-14, -4, 300)
-    result = [pairs.upper_tail(at, table) for at in (*-sizes, *sizes)]
+    result = [stein.upper_tail(at, table) for at in (*-sizes, *sizes)]
     np.testing.assert_allclose(result, result[0], atol=1e-4)
 
 

@@ -10,8 +10,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
 from simplex_jax._src.draws import gamma, native, uniform
-from simplex_jax._src.draws.bits import offset_of, random_words, use_up
-from simplex_jax._src.draws.derivatives import refused
+from simplex_jax._src.draws.bits import offset_of, random_words, refused, use_up
 
 # Above this rate the transition may be written relative to its drift (cir_by_xla): a normal, at
 # most 6.3 in size, then cannot cancel the square root of twice the rate.

@@ -9,8 +9,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
 from simplex_jax._src.draws import uniform
-from simplex_jax._src.draws.bits import random_words, use_up, zeros
-from simplex_jax._src.draws.derivatives import refused
+from simplex_jax._src.draws.bits import random_words, refused, use_up, zeros
 
 
 def crt(

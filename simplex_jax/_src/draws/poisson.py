@@ -11,8 +11,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
 from simplex_jax._src.draws import native, rejection, uniform
-from simplex_jax._src.draws.bits import random_words, use_up
-from simplex_jax._src.draws.derivatives import refused
+from simplex_jax._src.draws.bits import random_words, refused, use_up
 
 _INVERSION_LIMIT = 10.0
 # Poisson(10) exceeds this with probability below 2^-65, the resolution of the finest uniform.

@@ -11,8 +11,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
 from simplex_jax._src.draws import rejection, uniform
-from simplex_jax._src.draws.bits import random_words
-from simplex_jax._src.draws.derivatives import refused
+from simplex_jax._src.draws.bits import random_words, refused
 
 
 def von_mises_fisher(

@@ -18,7 +18,7 @@ from jax.nn import logsumexp
 
 from simplex_jax._src import arguments, draws, schedules
 from simplex_jax._src.base import Batch, Kernel, Position, PyTree, freeze, static
-from simplex_jax._src.draws import dirichlet
+from simplex_jax._src.draws import gamma
 from simplex_jax._src.draws.keys import to_jax_key
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import simplex
@@ -196,7 +196,7 @@ def moved(
 ) -> State:
     """Return the state after an update to these log weights."""
     structure = jax.tree.structure(state.position)
-    log_omegas, totals = zip(*map(dirichlet.normalise, log_thetas), strict=True)
+    log_omegas, totals = zip(*map(gamma.normalise, log_thetas), strict=True)
     position = jax.tree.unflatten(structure, log_omegas)
     log_total = None
     if state.log_total is not None:

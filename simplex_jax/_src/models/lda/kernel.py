@@ -14,7 +14,7 @@ from simplex_jax._src import draws, schedules
 from simplex_jax._src.base import Batch, Kernel, PyTree, bind
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus, Documents, Pages
-from simplex_jax._src.draws import dirichlet
+from simplex_jax._src.draws import gamma
 from simplex_jax._src.draws.keys import by_native_code
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.models.lda.seeds import Seeds
@@ -532,7 +532,7 @@ def _learn(source: Source, key: jax.Array, state: State) -> State:
         offset = expanded.offset(topics, memory.counts)
         shapes = (beta + memory.counts).astype(state.position.dtype)
         weights = draws.loggamma(keys[4], shapes, offset=offset)
-        state = state._replace(beta=beta, position=dirichlet.normalise(weights)[0])
+        state = state._replace(beta=beta, position=gamma.normalise(weights)[0])
     return state
 
 
