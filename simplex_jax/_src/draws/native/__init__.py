@@ -79,7 +79,7 @@ def choose(weights: jax.Array, u: jax.Array, **variant: Any) -> jax.Array:
 
 
 def normalise(log_weights: jax.Array, **variant: Any) -> tuple[jax.Array, jax.Array]:
-    """Compute what `dirichlet.normalise` does, in float32."""
+    """Compute what `gamma.normalise` does, in float32."""
     shape = log_weights.shape
     results = _floats(shape), _floats((*shape[:-1], 1))
     log_p, log_total = _run("normalise", results, log_weights, **variant)
