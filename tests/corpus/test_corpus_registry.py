@@ -32,7 +32,8 @@ def test_the_registry_is_sound():
     assert having("first_index") == "ldac, svmlight"
     modules = {path.stem for path in (ROOT / "simplex_jax/_src/corpus/formats").glob("*.py")}
     helpers = {"__init__", "registry"}
-    functions = [getattr(entry.read, "func", entry.read) for entry in FORMATS.values()]
+    functions = [entry.texts or entry.read for entry in FORMATS.values()]
+    functions = [getattr(function, "func", function) for function in functions]
     readers = {function.__module__.rpartition(".")[2] for function in functions}
     assert readers == modules - helpers, "give each a line in registry.py"
 

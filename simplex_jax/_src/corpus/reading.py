@@ -185,6 +185,21 @@ class Format(NamedTuple):
     describe: Callable[[Path, Reading], str] | None = None
 
 
+def text_format(
+    name: str,
+    description: str,
+    recognises: Callable[[Source], bool],
+    texts: Callable[[Path, Reading], Iterator[tuple[str, str]]],
+    **more: Any,
+) -> Format:
+    """Return a format of texts, whose words are counted."""
+
+    def read(path: Path, reading: Reading) -> Corpus:
+        return corpus_of_texts(texts(path, reading), path, reading)
+
+    return Format(name, "counts", description, recognises, read, texts=texts, **more)
+
+
 def source_of(path: Path) -> Source:
     """Return the source at a path; raise a CorpusError if it is unreadable or empty."""
     if os.path.isdir(path):

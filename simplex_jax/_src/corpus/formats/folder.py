@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from simplex_jax._src.corpus import files
-from simplex_jax._src.corpus.corpus import Corpus, error_at, printable
+from simplex_jax._src.corpus.corpus import error_at, printable
 from simplex_jax._src.corpus.files import Encoding, Stream, recoded
-from simplex_jax._src.corpus.reading import Format, Reading, Source, corpus_of_texts, members_of
+from simplex_jax._src.corpus.reading import Reading, Source, members_of, text_format
 
 _ZARR = {".zgroup", ".zarray", ".zattrs", "zarr.json"}
 """Members of a folder that zarr writes."""
@@ -20,17 +20,12 @@ def recognises(source: Source) -> bool:
     return source.folder
 
 
-def read(path: Path, reading: Reading) -> Corpus:
-    """Read all files below a folder, sorted by path, which becomes the document's name.
+def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
+    """Yield the paths and texts of all files below a folder, sorted by path, as their names.
 
     Hidden files and folders (with a leading dot) and links to folders are skipped. An empty file is
     an empty document. Files in a folder may be packed.
     """
-    return corpus_of_texts(texts(path, reading), path, reading)
-
-
-def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
-    """Yield the paths and texts of files."""
     documents = _folder_texts if os.path.isdir(path) else _archive_texts
     wrong = []
     for name, text, intact in documents(path, reading.coding):
@@ -42,9 +37,7 @@ def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
         files.warn_of_errors(path, reading.coding, where)
 
 
-FORMAT = Format(
-    "folder", "counts", "a folder, or a zip archive, of text files", recognises, read, texts=texts
-)
+FORMAT = text_format("folder", "a folder, or a zip archive, of text files", recognises, texts)
 
 
 def _folder_texts(root: Path, encoding: Encoding) -> Iterator[tuple[str, str, bool]]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from simplex_jax._src.corpus.corpus import Corpus, error_at, printable
+from simplex_jax._src.corpus.corpus import error_at, printable
 from simplex_jax._src.corpus.files import Encoding, text_lines
 from simplex_jax._src.corpus.formats import tables
-from simplex_jax._src.corpus.reading import Format, Metadata, Reading, Source, corpus_of_texts
+from simplex_jax._src.corpus.reading import Metadata, Reading, Source, text_format
 
 _START = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
 _ONE_A_LINE = "write one object a line, as `jq -c '.[]'` does of an array"
@@ -21,18 +21,8 @@ def recognises(source: Source) -> bool:
     return named or (not source.folder and _START.match(source.head) is not None)
 
 
-def read(path: Path, reading: Reading) -> Corpus:
-    """Read objects with the text in one field and the name, if any, in another.
-
-    The fields are chosen from the first object by `columns.resolved`. A text is a string, or null
-    for an empty document; a name is a string or a number. Without a field of names, documents are
-    numbered from 1. Blank lines are skipped.
-    """
-    return corpus_of_texts(texts(path, reading), path, reading)
-
-
 def resolve(path: Path, reading: Reading) -> Reading:
-    """Fill in the fields of the first object; see `columns.resolved`."""
+    """Fill in the fields of the first object; see `tables.resolve_columns`."""
     for line, entry in _objects(path, reading.coding):
         return tables.resolve_columns(list(entry), reading, path, line)
     return reading
@@ -45,7 +35,7 @@ def describe(path: Path, reading: Reading) -> str:
 
 
 def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
-    """Read fields of the objects; documents are named as by `read`.
+    """Read fields of the objects; documents are named as by `texts`.
 
     A field may be missing or null. Other values must be strings, numbers or booleans.
     """
@@ -66,7 +56,12 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
 
 
 def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of the objects."""
+    """Yield names and texts of the objects, with the text in one field and the name in another.
+
+    The fields are chosen from the first object by `tables.resolve_columns`. A text is a string, or
+    null for an empty document; a name is a string or a number. Without a field of names, documents
+    are numbered from 1. Blank lines are skipped.
+    """
     text = name = None
     for number, (line, entry) in enumerate(_objects(path, reading.coding), start=1):
         if text is None:
@@ -78,16 +73,14 @@ def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
         yield str(number) if name is None else _name(entry, name, path, line), value or ""
 
 
-FORMAT = Format(
+FORMAT = text_format(
     "jsonl",
-    "counts",
     "JSON lines with a field of texts",
     recognises,
-    read,
-    ("text_column", "id_column"),
-    resolve,
+    texts,
+    options=("text_column", "id_column"),
+    resolve=resolve,
     columns=metadata,
-    texts=texts,
     describe=describe,
 )
 

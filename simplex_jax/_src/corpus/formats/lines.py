@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from simplex_jax._src.corpus.corpus import Corpus
 from simplex_jax._src.corpus.files import text_lines
-from simplex_jax._src.corpus.reading import Format, Reading, Source, corpus_of_texts
+from simplex_jax._src.corpus.reading import Reading, Source, text_format
 
 
 def recognises(source: Source) -> bool:
@@ -13,18 +12,13 @@ def recognises(source: Source) -> bool:
     return not source.folder
 
 
-def read(path: Path, reading: Reading) -> Corpus:
-    """Read one document a line, named by its line number.
+def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
+    """Yield the numbers and texts of lines.
 
     A blank line is an empty document, so document i is always line i.
     """
-    return corpus_of_texts(texts(path, reading), path, reading)
-
-
-def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
-    """Yield the numbers and texts of lines."""
     for number, line in text_lines(path, reading.coding):
         yield str(number), line
 
 
-FORMAT = Format("lines", "counts", "a file with one document a line", recognises, read, texts=texts)
+FORMAT = text_format("lines", "a file with one document a line", recognises, texts)

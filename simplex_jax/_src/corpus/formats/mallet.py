@@ -15,7 +15,7 @@ from simplex_jax._src.corpus.files import MAX_UNUSED, Encoding, shown, text_line
 from simplex_jax._src.corpus.formats import tables
 from simplex_jax._src.corpus.formats.matrices import corpus_of
 from simplex_jax._src.corpus.frames import TEXT
-from simplex_jax._src.corpus.reading import Format, Metadata, Reading, Source, corpus_of_texts
+from simplex_jax._src.corpus.reading import Format, Metadata, Reading, Source, text_format
 
 _LINE = re.compile(r"(\S*)[\s,]*(\S*)[\s,]*(.*)")
 """The regular expression by which `mallet import-file` divides lines."""
@@ -29,15 +29,6 @@ _FIELDS = ("typeindex", "type", "topic")
 def recognises(source: Source) -> bool:
     """Recognise lines that all begin with a name of their own and one of a few labels."""
     return not source.folder and _separator(source.path) is not None
-
-
-def read(path: Path, reading: Reading) -> Corpus:
-    """Read documents named by the first word of their lines; labels are not part of the text.
-
-    Where blanks instead of tabs follow name and label, the line may be a text as well, and the
-    format must be named.
-    """
-    return corpus_of_texts(texts(path, reading), path, reading)
 
 
 def resolve(path: Path, reading: Reading) -> Reading:
@@ -56,7 +47,11 @@ def resolve(path: Path, reading: Reading) -> Reading:
 
 
 def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of lines."""
+    """Yield the names, the first words of lines, and the texts, without the labels.
+
+    Where blanks instead of tabs follow name and label, the line may be a text as well, and the
+    format must be named.
+    """
     for name, _, text in _instances(path, reading):
         yield name, text
 
@@ -74,15 +69,13 @@ def describe(path: Path, reading: Reading) -> str:
     return "text after name and label; other columns, for --by: label"
 
 
-INSTANCES = Format(
+INSTANCES = text_format(
     "mallet",
-    "counts",
     "MALLET's `name label text` lines",
     recognises,
-    read,
+    texts,
     resolve=resolve,
     columns=metadata,
-    texts=texts,
     describe=describe,
 )
 

@@ -41,8 +41,8 @@ from simplex_jax._src.corpus.reading import (
     Metadata,
     Reading,
     Source,
-    corpus_of_texts,
     source_of,
+    text_format,
 )
 from simplex_jax._src.corpus.vocabulary import numbered, read_vocabulary, to_vocabulary
 
@@ -174,60 +174,53 @@ def recognises(source: Source, *endings: str) -> bool:
     return source.named(*(endings or (*COMMAS, *TABS)))
 
 
-def read(path: Path, reading: Reading, *, tabs: bool) -> Corpus:
-    """Read records with fields separated by tabs, without quotes, or by commas.
-
-    Fields between commas may be quoted, and then contain line ends. The separator is a semicolon if
-    the first line has more of these, or as a preceding line such as Excel's `sep=;` says. The first
-    line has the column names, from which `resolve_columns` chooses; a column number, from 1, means
-    that there is no such line. Without a column of names, documents are numbered from 1. Blank
-    lines are skipped; a blank text is an empty document.
-    """
-    return corpus_of_texts(texts(path, reading, tabs=tabs), path, reading)
-
-
 def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, str]]:
-    """Yield the names and texts of records."""
-    table = records(path, reading.coding, tabs=tabs)
-    first = first_record(table, path)
-    titles = _titles(first, reading, path, tabs=tabs)
-    chosen = resolve_columns(titles, reading, path, first.line, remedy=_REMEDY)
+    """Yield the names and texts of records, with fields separated by tabs, or by commas.
+
+    Fields between commas may be quoted, and then contain line ends; others have no quotes. The
+    separator is a semicolon if the first line has more of these, or as a preceding line such as
+    Excel's `sep=;` says. The first line has the column names, from which `resolve_columns` chooses;
+    a column number, from 1, means that there is no such line. Without a column of names, documents
+    are numbered from 1. Blank lines are skipped; a blank text is an empty document.
+    """
+    titles, line, body = _table(path, reading, tabs=tabs)
+    chosen = resolve_columns(titles, reading, path, line, remedy=_REMEDY)
     text = titles.index(chosen.text_column or "")
     name = None if chosen.id_column is None else titles.index(chosen.id_column)
-    body = table if titles is first.fields else chain([first], table)
-    for number, (_, fields) in enumerate(of_width(body, len(titles), path, tabs=tabs), start=1):
+    for number, (_, fields) in enumerate(body, start=1):
         yield str(number) if name is None else fields[name], fields[text]
 
 
 def resolve(path: Path, reading: Reading, *, tabs: bool) -> Reading:
     """Fill in the columns; see `resolve_columns`."""
-    titles, line = _header(path, reading, tabs=tabs)
+    titles, line, _ = _table(path, reading, tabs=tabs)
     return resolve_columns(titles, reading, path, line, remedy=_REMEDY)
 
 
 def describe_texts(path: Path, reading: Reading, *, tabs: bool) -> str:
     """Return from which columns texts and names come, and which others there are."""
-    titles, _ = _header(path, reading, tabs=tabs)
+    titles, _, _ = _table(path, reading, tabs=tabs)
     return describe_columns(titles, reading)
 
 
-def _header(path: Path, reading: Reading, *, tabs: bool) -> tuple[list[str], int]:
-    """Return the column names and their line."""
-    first = first_record(records(path, reading.coding, tabs=tabs), path)
-    return _titles(first, reading, path, tabs=tabs), first.line
-
-
-def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool) -> Metadata:
-    """Read columns of the records; documents are named as by `read`."""
+def _table(
+    path: Path, reading: Reading, wanted: Sequence[str] = (), *, tabs: bool
+) -> tuple[list[str], int, Iterator[Record]]:
+    """Return the column names, their line, and the records below."""
     table = records(path, reading.coding, tabs=tabs)
     first = first_record(table, path)
     titles = _titles(first, reading, path, wanted, tabs=tabs)
-    name = find_id_column(titles, reading.id_column, path, first.line)
-    chosen = find_columns(titles, wanted, path, first.line)
-    places = [titles.index(column) for column in (*chosen, *([name] if name else []))]
     body = table if titles is first.fields else chain([first], table)
-    checked = of_width(body, len(titles), path, tabs=tabs)
-    rows = [[fields[place] for place in places] for _, fields in checked]
+    return titles, first.line, of_width(body, len(titles), path, tabs=tabs)
+
+
+def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool) -> Metadata:
+    """Read columns of the records; documents are named as by `texts`."""
+    titles, line, body = _table(path, reading, wanted, tabs=tabs)
+    name = find_id_column(titles, reading.id_column, path, line)
+    chosen = find_columns(titles, wanted, path, line)
+    places = [titles.index(column) for column in (*chosen, *([name] if name else []))]
+    rows = [[fields[place] for place in places] for _, fields in body]
     values = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in places]
     names = values[-1] if name else numbered(len(rows), 1)
     return Metadata(tuple(names), dict(zip(chosen, values, strict=False)))
@@ -382,16 +375,14 @@ def _separator_of(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
 
 
 def _text_table(name: str, endings: tuple[str, ...], *, tabs: bool) -> Format:
-    return Format(
+    return text_format(
         name,
-        "counts",
         f"{name.upper()} with a column of texts",
         lambda source: recognises(source, *endings),
-        partial(read, tabs=tabs),
+        partial(texts, tabs=tabs),
         options=("text_column", "id_column"),
         resolve=partial(resolve, tabs=tabs),
         columns=partial(metadata, tabs=tabs),
-        texts=partial(texts, tabs=tabs),
         describe=partial(describe_texts, tabs=tabs),
     )
 
