@@ -1,6 +1,6 @@
 """Estimators made from log densities by automatic differentiation: gradients, and counts."""
 
-from simplex_jax._src.gradient_noise import fisher
+from simplex_jax._src.gradient_noise import fisher, variance
 from simplex_jax._src.gradients import (
     control_variate,
     counts,
@@ -20,6 +20,7 @@ __all__ = [
     "mode",
     "posterior",
     "running",
+    "variance",
 ]
 
 

@@ -125,10 +125,9 @@ def variance(
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import batches, estimators
-        >>> from simplex_jax._src import gradient_noise
+        >>> from simplex_jax import batches, estimators, gradients
         >>> stream = batches.uniform(jnp.array([0, 1, 1, 2, 2]), 1)
-        >>> variance = gradient_noise.variance(
+        >>> variance = gradients.variance(
         ...     estimators.categorical(size=5), jax.random.key(0), jnp.zeros(3), stream, 20_000)
         >>> print((variance / 25).round(1))  # p (1 - p)
         [0.2 0.2 0.2]
