@@ -37,7 +37,7 @@ def test_what_is_no_model_is_named():
 
 
 def test_a_model_without_latent_sites_is_named():
-    for kernel in (SCIR(jnp.zeros), SGMCMC(jnp.zeros, barker.build)):
+    for kernel in (SCIR(jnp.zeros), SGMCMC(jnp.zeros, partial(barker.build, step_size=0.1))):
         with pytest.raises(ValueError, match="the model has no latent site"):
             first(None, 3, kernel=kernel)
 

@@ -218,7 +218,7 @@ def source_of(path: Path) -> Source:
 
 
 def members_of(path: Path) -> list[zipfile.ZipInfo] | None:
-    """Return the files of a zip archive (see `packed.zip_members`); None for other files."""
+    """Return the files of a zip archive (see `files.zip_members`); None for other files."""
     with files.open_regular(path) as file:
         magic = file.read(2)
         return files.zip_members(file) if magic == files.ZIP else None

@@ -172,7 +172,7 @@ def build(
         log_density: `(position) -> scalar`, the log of a density with respect to volume; it must be
             -inf or NaN outside the set.
         metric: `(x [d]) -> G(x) [d, d]`, symmetric and positive definite inside the set, such as
-            `geometry.metrics.hessian` of a barrier. It is mapped over the leading axes of every
+            `geometry.hessian_metric` of a barrier. It is mapped over the leading axes of every
             leaf: avoid `jax.hessian`, which jax 0.10 may compile wrongly there.
         step_size: h, positive, or a schedule of the number of updates. An acceptance of about 0.6
             is efficient.

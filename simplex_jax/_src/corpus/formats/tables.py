@@ -231,7 +231,7 @@ def read_frame(
 ) -> Frame:
     r"""Read a table of any columns, whose first line names them.
 
-    Blanks around fields are left out, and fields in `cells.MISSING` become None; rows without any
+    Blanks around fields are left out, and fields in `frames.MISSING` become None; rows without any
     value are kept. The column of row names is not among the columns: it is `reading.id_column`, or
     one called `id` or the like (see `IDENTITY`) if its fields are distinct and it is not
     in `variables`. Without one, rows are numbered from 1. Columns in `drop` are left out.
