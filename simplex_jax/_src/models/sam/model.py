@@ -197,19 +197,6 @@ def default_settings(
     return Settings(step, _DAMPING / step, 1)
 
 
-__all__ = [
-    "LEARN",
-    "SAMPLERS",
-    "Hyperparameters",
-    "Info",
-    "Local",
-    "State",
-    "build",
-    "hyperparameters",
-    "start",
-]
-
-
 class State(NamedTuple):
     """State of the model."""
 
