@@ -136,19 +136,3 @@ def effects(fitted: Fit, corpus: Any, columns: Any, question: Question) -> Effec
 
 
 load = Fit.load
-
-__all__ = [
-    "MODEL",
-    "Effects",
-    "Fit",
-    "Options",
-    "build",
-    "effects",
-    "fit",
-    "left_to_right",
-    "load",
-    "memory",
-    "resolve",
-    "shards",
-    "transform",
-]

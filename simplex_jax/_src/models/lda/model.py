@@ -26,7 +26,6 @@ from simplex_jax._src.models.lda.kernel import (
     SAMPLERS,
     TOTALS,
     Config,
-    Info,
     Memory,
     State,
 )
@@ -35,23 +34,6 @@ from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.concentrations import LEARN, positive
 from simplex_jax._src.schedules import StepSize
 from simplex_jax._src.sharded_rows import sums
-
-__all__ = [
-    "ALPHA",
-    "BETA",
-    "COUNTS",
-    "SAMPLERS",
-    "TOTALS",
-    "Info",
-    "State",
-    "build",
-    "check_batch_size",
-    "check_names",
-    "configure",
-    "default_batch_size",
-    "default_step",
-    "mean_topics",
-]
 
 COUNTS = ("memoised", "subsampled")
 
