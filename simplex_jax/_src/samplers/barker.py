@@ -1,45 +1,16 @@
 """The Barker proposal with a Metropolis correction (Livingstone and Zanella 2022)."""
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
-from simplex_jax._src import arguments, gradients, schedules
-from simplex_jax._src.base import Batch, Kernel, Position, PyTree, freeze, static
+from simplex_jax._src import arguments, schedules
+from simplex_jax._src.base import Batch, Kernel, PyTree, freeze, static
 from simplex_jax._src.gradients import LogDensity
 from simplex_jax._src.samplers import metropolis, skewed
+from simplex_jax._src.samplers.metropolis import Info, State, init
 from simplex_jax._src.schedules import StepSize
 
 __all__ = ["Info", "State", "build", "init", "update"]
-
-
-class State(NamedTuple):
-    """State of the Barker kernel."""
-
-    position: Position  # any tree of real arrays
-    step: jax.Array  # number of updates done, int32
-
-
-class Info(NamedTuple):
-    """Diagnostics of one update of the Barker kernel, all scalars."""
-
-    step_size: jax.Array  # the step size used
-    acceptance: jax.Array  # the probability that the proposal is accepted
-    log_density: jax.Array  # the log density of the position, after the test
-
-
-def init(
-    key: jax.Array, position: Position, *, log_density: LogDensity, needs_batch: bool = False
-) -> State:
-    """Start from a tree of finite real numbers.
-
-    Raises:
-        ValueError: The position, or the log density or its gradient there, is not finite.
-    """
-    del key
-    estimator = gradients.density(log_density, needs_batch=needs_batch)
-    return State(gradients.start(estimator, position), jnp.zeros((), jnp.int32))
 
 
 def update(
@@ -55,12 +26,11 @@ def update(
     """Propose a step whose signs follow the gradient, and accept it or stay."""
     key_move, key_accept = jax.random.split(key)
     h = schedules.evaluate(step_size, state.step)
-    inputs = (batch,) if needs_batch else ()
-    value_and_slope = gradients.value_and_gradient_of("log_density", log_density)
+    value_and_slope = metropolis.value_and_slope_of(log_density, batch, needs_batch)
     x = state.position
-    value, slope = value_and_slope(x, *inputs)
+    value, slope = value_and_slope(x)
     end = skewed.step(key_move, x, slope, h, preconditioner)
-    value_end, slope_end = value_and_slope(end, *inputs)
+    value_end, slope_end = value_and_slope(end)
 
     def gain(x: jax.Array, y: jax.Array, g: jax.Array, g_end: jax.Array) -> jax.Array:
         # log of (1 + exp((x - y) g)) / (1 + exp((y - x) g')), the ratio of the sign probabilities
@@ -68,8 +38,7 @@ def update(
 
     gains = jax.tree.map(gain, x, end, slope, slope_end)
     log_ratio = value_end - value + sum(jax.tree.leaves(gains))
-    valid = jnp.isfinite(value) & jnp.isfinite(h) & (h > 0)
-    acceptance, choose = metropolis.decide(key_accept, log_ratio, valid)
+    acceptance, choose = metropolis.decide(key_accept, log_ratio, value, h)
     info = Info(step_size=h, acceptance=acceptance, log_density=choose(value_end, value))
     return State(choose(end, x), state.step + 1), info
 

@@ -6,21 +6,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from simplex_jax._src import arguments, gradients, schedules
+from simplex_jax._src import arguments, schedules
 from simplex_jax._src.base import Batch, Kernel, Position, freeze, static
 from simplex_jax._src.geometry.manifolds import Manifold
 from simplex_jax._src.gradients import LogDensity
 from simplex_jax._src.samplers import geodesic, metropolis
+from simplex_jax._src.samplers.metropolis import State
 from simplex_jax._src.schedules import StepSize
 
 __all__ = ["Info", "State", "build", "init", "update"]
-
-
-class State(NamedTuple):
-    """State of GMC."""
-
-    position: Position  # a point of the manifold, an array or a tree of arrays
-    step: jax.Array  # number of updates done, int32
 
 
 class Info(NamedTuple):
@@ -49,11 +43,8 @@ def init(
         ValueError: The position is not on the manifold, or the log density or its gradient is not
             finite there.
     """
-    del key
-    estimator = gradients.density(log_density, needs_batch=needs_batch)
-    position = arguments.tree("position", position, "finite")
-    position = gradients.start(estimator, geodesic.start(manifold, position))
-    return State(position=position, step=jnp.zeros((), jnp.int32))
+    start = geodesic.start(manifold, position)
+    return metropolis.init(key, start, log_density=log_density, needs_batch=needs_batch)
 
 
 def update(
@@ -70,8 +61,7 @@ def update(
     """Draw a velocity, take geodesic leapfrog steps, and accept or reject the end point."""
     key_velocity, key_accept = jax.random.split(key)
     h = schedules.evaluate(step_size, state.step)
-    inputs = (batch,) if needs_batch else ()
-    value_and_slope = gradients.value_and_gradient_of("log_density", log_density)
+    value_and_slope = metropolis.value_and_slope_of(log_density, batch, needs_batch)
 
     def kick(x: Position, v: Position, slope: Position) -> Position:
         velocity = jax.tree.map(lambda a, g: a + (h / 2).astype(a.dtype) * g, v, slope)
@@ -80,19 +70,18 @@ def update(
     def leap(loop: tuple, _: None) -> tuple[tuple, None]:
         x, v, _, slope = loop
         x, v = manifold.flow(x, kick(x, v, slope), h)
-        value, slope = value_and_slope(x, *inputs)
+        value, slope = value_and_slope(x)
         return (x, kick(x, v, slope), value, slope), None
 
     x = state.position
     v = geodesic.normal(key_velocity, manifold, x)
-    value, slope = value_and_slope(x, *inputs)
+    value, slope = value_and_slope(x)
     (end, v_end, value_end, _), _ = lax.scan(leap, (x, v, value, slope), None, length=num_steps)
 
     error = value - value_end + (geodesic.square(v_end) - geodesic.square(v)) / 2
     # A trajectory that left the support is rejected.
     error = jnp.where(jnp.isnan(error), jnp.inf, error)
-    valid = jnp.isfinite(value) & jnp.isfinite(h) & (h > 0)
-    acceptance, choose = metropolis.decide(key_accept, -error, valid)
+    acceptance, choose = metropolis.decide(key_accept, -error, value, h)
     position = choose(end, x)
     info = Info(
         step_size=h,

@@ -11,6 +11,7 @@ from simplex_jax._src.geometry import mirror as mirrors
 from simplex_jax._src.geometry.mirror import MirrorMap
 from simplex_jax._src.gradients import LogDensity
 from simplex_jax._src.samplers import euler, metropolis
+from simplex_jax._src.samplers.metropolis import Info
 from simplex_jax._src.schedules import StepSize
 
 __all__ = ["Info", "State", "build", "init", "update"]
@@ -22,14 +23,6 @@ class State(NamedTuple):
     position: Position  # a point x of the constrained space, any tree of real arrays [..., n]
     step: jax.Array  # number of updates done, int32
     dual: PyTree  # y = grad h(x), leaves [..., d]
-
-
-class Info(NamedTuple):
-    """Diagnostics of one update of MAMLA, all scalars."""
-
-    step_size: jax.Array  # the step size used
-    acceptance: jax.Array  # the probability that the proposal is accepted
-    log_density: jax.Array  # the log density of the position, after the test
 
 
 def init(
@@ -65,8 +58,7 @@ def update(
     """Propose a step of the dual variable, and accept or reject it."""
     key_noise, key_accept = jax.random.split(key)
     h = schedules.evaluate(step_size, state.step)
-    inputs = (batch,) if needs_batch else ()
-    value_and_slope = gradients.value_and_gradient_of("log_density", log_density)
+    value_and_slope = metropolis.value_and_slope_of(log_density, batch, needs_batch)
 
     def mean(x: jax.Array, y: jax.Array, slope: jax.Array) -> jax.Array:
         # The gradient in the d coordinates of y; on the simplex, slope has one more.
@@ -83,13 +75,13 @@ def update(
         return jnp.sum(-1.5 * mirror.log_det(x, y) - mirror.square(x, y, other - center) / (4 * h))
 
     x, y = state.position, state.dual
-    value, slope = value_and_slope(x, *inputs)
+    value, slope = value_and_slope(x)
     center = jax.tree.map(mean, x, y, slope)
     end_y = jax.tree.map(
         lambda m, x, y, xi: m + spread(x, y, xi), center, x, y, euler.normal_like(key_noise, x)
     )
     end_x = jax.tree.map(mirror.primal, end_y, x)
-    value_end, slope_end = value_and_slope(end_x, *inputs)
+    value_end, slope_end = value_and_slope(end_x)
     reverse_center = jax.tree.map(mean, end_x, end_y, slope_end)
     gains = jax.tree.map(
         lambda x, y, m, x_end, y_end, m_end: (
@@ -98,8 +90,7 @@ def update(
         *(x, y, center, end_x, end_y, reverse_center),
     )
     log_ratio = value_end - value + sum(jax.tree.leaves(gains))
-    valid = jnp.isfinite(value) & jnp.isfinite(h) & (h > 0)
-    acceptance, choose = metropolis.decide(key_accept, log_ratio, valid)
+    acceptance, choose = metropolis.decide(key_accept, log_ratio, value, h)
     position, dual = choose((end_x, end_y), (x, y))
     info = Info(step_size=h, acceptance=acceptance, log_density=choose(value_end, value))
     return State(position, state.step + 1, dual), info

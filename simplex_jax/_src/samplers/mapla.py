@@ -1,36 +1,21 @@
 """MAPLA, the Metropolis-adjusted preconditioned Langevin algorithm (Srinivasan et al. 2024)."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from simplex_jax._src import arguments, gradients, schedules
+from simplex_jax._src import arguments, schedules
 from simplex_jax._src.base import Batch, Kernel, Position, freeze, static
 from simplex_jax._src.geometry.metrics import Metric
 from simplex_jax._src.gradients import LogDensity
 from simplex_jax._src.precision import full_precision
 from simplex_jax._src.samplers import euler, metropolis
+from simplex_jax._src.samplers.metropolis import Info, State
 from simplex_jax._src.schedules import StepSize
 
 __all__ = ["Info", "State", "build", "init", "update"]
-
-
-class State(NamedTuple):
-    """State of MAPLA."""
-
-    position: Position  # a point of the set, any tree of real arrays [..., d]
-    step: jax.Array  # number of updates done, int32
-
-
-class Info(NamedTuple):
-    """Diagnostics of one update of MAPLA, all scalars."""
-
-    step_size: jax.Array  # the step size used
-    acceptance: jax.Array  # the probability that the proposal is accepted, 0 outside the set
-    log_density: jax.Array  # the log density of the position, after the test
 
 
 def init(
@@ -47,17 +32,15 @@ def init(
         ValueError: The metric is not positive definite at the position, or the log density or its
             gradient is not finite there.
     """
-    del key
-    estimator = gradients.density(log_density, needs_batch=needs_batch)
-    position = gradients.start(estimator, position)
-    for path, leaf in jax.tree.leaves_with_path(position):
+    state = metropolis.init(key, position, log_density=log_density, needs_batch=needs_batch)
+    for path, leaf in jax.tree.leaves_with_path(state.position):
         name = "position" + jax.tree_util.keystr(path)
         if leaf.ndim == 0:
             raise ValueError(f"{name} must have a last axis of coordinates; it is a scalar")
         # The factor of a matrix that is not positive definite is NaN.
         definite = jnp.isfinite(_factor(metric, leaf)).all(axis=(-2, -1))
         arguments.require(name, leaf, definite, "where the metric is positive definite")
-    return State(position, jnp.zeros((), jnp.int32))
+    return state
 
 
 def update(
@@ -73,8 +56,7 @@ def update(
     """Propose a step preconditioned by the metric, and accept or reject it."""
     key_noise, key_accept = jax.random.split(key)
     h = schedules.evaluate(step_size, state.step)
-    inputs = (batch,) if needs_batch else ()
-    value_and_slope = gradients.value_and_gradient_of("log_density", log_density)
+    value_and_slope = metropolis.value_and_slope_of(log_density, batch, needs_batch)
 
     def mean(x: jax.Array, factor: jax.Array, slope: jax.Array) -> jax.Array:
         return x + h.astype(x.dtype) * _by_rows(_solve, "(d,d),(d)->(d)", factor, slope)
@@ -87,12 +69,12 @@ def update(
         return jnp.sum(_log_root(factor) - square / (4 * h))
 
     x = state.position
-    value, slope = value_and_slope(x, *inputs)
+    value, slope = value_and_slope(x)
     factor = jax.tree.map(lambda x: _factor(metric, x), x)
     center = jax.tree.map(mean, x, factor, slope)
     noise = jax.tree.map(spread, factor, euler.normal_like(key_noise, x))
     end = jax.tree.map(jnp.add, center, noise)
-    value_end, slope_end = value_and_slope(end, *inputs)
+    value_end, slope_end = value_and_slope(end)
     factor_end = jax.tree.map(lambda x: _factor(metric, x), end)
     reverse_center = jax.tree.map(mean, end, factor_end, slope_end)
     gains = jax.tree.map(
@@ -102,8 +84,7 @@ def update(
         *(x, factor, center, end, factor_end, reverse_center),
     )
     log_ratio = value_end - value + sum(jax.tree.leaves(gains))
-    valid = jnp.isfinite(value) & jnp.isfinite(h) & (h > 0)
-    acceptance, choose = metropolis.decide(key_accept, log_ratio, valid)
+    acceptance, choose = metropolis.decide(key_accept, log_ratio, value, h)
     info = Info(step_size=h, acceptance=acceptance, log_density=choose(value_end, value))
     return State(choose(end, x), state.step + 1), info
 
