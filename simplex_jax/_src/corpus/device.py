@@ -137,13 +137,18 @@ def pages(lengths: np.ndarray, batch_size: int) -> Pages:
     """
     order = in_order(lengths)
     starts = np.concatenate([[0], np.cumsum(lengths[order])])
-    room = max(1, int(np.diff(starts[np.r_[0 : order.size : batch_size, order.size]]).max()))
-    if room > MOST_TOKENS:
+    longest = np.diff(starts[np.r_[0 : order.size : batch_size, order.size]]).max()
+    return Pages(order, starts, room_of_batch(batch_size, longest))
+
+
+def room_of_batch(batch_size: int, longest: np.integer) -> int:
+    """Return the tokens to make room for if the longest batch has this many, at least 1."""
+    if longest > MOST_TOKENS:
         raise ValueError(
-            f"batch_size {batch_size}: its longest documents have {room} tokens, and a batch holds "
-            f"at most {MOST_TOKENS}; give a smaller one"
+            f"batch_size {batch_size}: its longest documents have {longest} tokens, and a batch "
+            f"holds at most {MOST_TOKENS}; give a smaller one"
         )
-    return Pages(order, starts, room)
+    return max(1, int(longest))
 
 
 def in_order(lengths: np.ndarray) -> np.ndarray:

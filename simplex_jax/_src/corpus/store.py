@@ -37,7 +37,7 @@ from simplex_jax._src.corpus.corpus import (
     error_at,
     printable,
 )
-from simplex_jax._src.corpus.device import MOST_TOKENS, Documents, runs
+from simplex_jax._src.corpus.device import Documents, room_of_batch, runs
 from simplex_jax._src.corpus.files import open_regular, unreadable
 
 # The files of a stored corpus: arrays written in pieces, and their full check.
@@ -577,12 +577,8 @@ def batches(
     if batch_size > len(ids):
         raise ValueError(f"batch_size {batch_size} is larger than the data: at most {len(ids)}")
     lengths = stored.starts[ids + 1] - stored.starts[ids]
-    room = max(1, int(np.partition(lengths, len(ids) - batch_size)[-batch_size:].sum()))
-    if room > MOST_TOKENS:
-        raise ValueError(
-            f"batch_size {batch_size}: its longest documents have {room} tokens, and a batch holds "
-            f"at most {MOST_TOKENS}; give a smaller one"
-        )
+    longest = np.partition(lengths, len(ids) - batch_size)[-batch_size:].sum()
+    room = room_of_batch(batch_size, longest)
     seed = np.asarray(jax.random.key_data(key)).ravel().tolist()
 
     def batch(step: int) -> Documents:

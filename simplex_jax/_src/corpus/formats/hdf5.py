@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,6 +38,8 @@ from simplex_jax._src.corpus.vocabulary import (
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
+_Opened = TypeVar("_Opened", bound="Contents")
+
 _STRINGS = 256  # read at a time
 _ENTRIES = 2**22  # likewise, of a matrix in blocks
 
@@ -55,8 +57,8 @@ def corpus_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def opened(path: Path, remedy: str) -> Iterator["Contents"]:
-    """Open a file; `remedy` is for arrays that are not as expected."""
+def opened(path: Path, remedy: str, kind: "type[_Opened]") -> "Iterator[_Opened]":
+    """Open a file as `kind`; `remedy` is for arrays that are not as expected."""
     try:
         import h5py
     except ImportError:
@@ -70,7 +72,7 @@ def opened(path: Path, remedy: str) -> Iterator["Contents"]:
     with corpus_errors(path):
         file = h5py.File(location(path), "r", locking=False)
     with file:
-        yield Contents(file, path, limit, h5py, remedy)
+        yield kind(file, path, limit, h5py, remedy)
 
 
 class Pieces(NamedTuple):
@@ -314,73 +316,70 @@ H5AD = Format(
 
 @contextmanager
 def _opened(path: Path) -> Iterator["_AnnData"]:
-    with opened(path, _REMEDY) as contents:
-        yield _AnnData(contents)
+    with opened(path, _REMEDY, _AnnData) as data:
+        for kind, (members, remedy) in _OTHERS.items():
+            if not data.has("obs", "var") and data.has(*members):
+                raise data.error(f"this is {kind}", remedy)
+        yield data
 
 
 def _is_date_or_missing(value: Any) -> bool:
     return isinstance(value, str) and (value in MISSING or _DATE.match(value) is not None)
 
 
-class _AnnData:
+class _AnnData(Contents):
     """The matrices and tables of an open file."""
-
-    def __init__(self, contents: Contents):
-        self._contents = contents
-        for kind, (members, remedy) in _OTHERS.items():
-            if not contents.has("obs", "var") and contents.has(*members):
-                raise contents.error(f"this is {kind}", remedy)
 
     def matrix(self, layer: str | None) -> sp.sparray:
         """Return the matrix `X`, or a layer."""
         member = self._member(layer)
-        if self._contents.is_group(member):
+        if self.is_group(member):
             encoding = member.attrs.get("encoding-type")
             if encoding not in ("csr_matrix", "csc_matrix"):
-                raise self._contents.error(f"{_named(layer)} is {printable(encoding)}")
-            table = self._contents.compressed(member, encoding[:3], member.attrs["shape"])
+                raise self.error(f"{_named(layer)} is {printable(encoding)}")
+            table = self.compressed(member, encoding[:3], member.attrs["shape"])
         else:
-            table = sp.coo_array(self._contents.numbers(member, 2))
+            table = sp.coo_array(self.numbers(member, 2))
         self.check_whole(table.data, layer)
         return table
 
     def pieces(self, layer: str | None, *, transpose: bool) -> Pieces | None:
         """Return the matrix in pieces; None if documents are not contiguous."""
         member = self._member(layer)
-        if not self._contents.is_group(member):
-            return None if transpose else self._contents.dense_pieces(member)
+        if not self.is_group(member):
+            return None if transpose else self.dense_pieces(member)
         if member.attrs.get("encoding-type") != ("csc_matrix" if transpose else "csr_matrix"):
             return None
         documents, words = np.asarray(member.attrs["shape"])[:: -1 if transpose else 1].tolist()
-        return self._contents.compressed_pieces(member, documents, words)
+        return self.compressed_pieces(member, documents, words)
 
     def _member(self, layer: str | None) -> Any:
         """Return the dataset or group of the matrix `X`, or of a layer."""
         places = self._layers()
         name = "X" if layer is None else layer
         if name in places:
-            return self._contents.item(self._contents.file, *places[name])
+            return self.item(self.file, *places[name])
         if layer is None:
             problem, option = "there is no X", "give --layer (layer), "
         else:
             problem, option = f"no layer {printable(layer)!r}", "give "
         listed = ", ".join(map(printable, places))
-        raise self._contents.error(problem, f"{option}one of these: {listed}" if places else None)
+        raise self.error(problem, f"{option}one of these: {listed}" if places else None)
 
     def _layers(self) -> dict[str, tuple[str, ...]]:
         """Return the places of the matrices: `X`, the layers, and `raw.X` as `raw`, if any.
 
         If a layer is called `raw`, `raw.X` has its full name.
         """
-        contents, places = self._contents, dict[str, tuple[str, ...]]()
-        if contents.has("X"):
-            member = contents.item(contents.file, "X")
+        places = dict[str, tuple[str, ...]]()
+        if self.has("X"):
+            member = self.item(self.file, "X")
             if member.attrs.get("encoding-type") != "null":
                 places["X"] = ("X",)
-        if contents.has("layers"):
-            layers = contents.item(contents.file, "layers")
+        if self.has("layers"):
+            layers = self.item(self.file, "layers")
             places |= {name: ("layers", name) for name in layers}
-        if contents.has("raw") and contents.is_group(contents.item(contents.file, "raw")):
+        if self.has("raw") and self.is_group(self.item(self.file, "raw")):
             places["raw.X" if "raw" in places else "raw"] = ("raw", "X")
         return places
 
@@ -389,7 +388,7 @@ class _AnnData:
         if values.dtype.kind == "f" and (values != np.floor(values)).any():
             others = [printable(name) for name in self._layers() if name != (layer or "X")]
             choice = ", ".join(others) or "none"
-            raise self._contents.error(
+            raise self.error(
                 f"{_named(layer)} has values that are not whole numbers",
                 f"give --layer (layer) with the raw counts; there are: {choice}",
             )
@@ -397,54 +396,50 @@ class _AnnData:
     def words(self, layer: str | None) -> list[str]:
         """Return the words of a matrix: `raw` has its own."""
         if layer is not None and self._layers().get(layer) == ("raw", "X"):
-            return self._index(self._contents.item(self._contents.file, "raw"), "var", "raw.var")
+            return self._index(self.item(self.file, "raw"), "var", "raw.var")
         return self.labels("var")
 
     def labels(self, axis: str) -> list[str]:
         """Return the index of `obs` or `var`."""
-        return self._index(self._contents.file, axis, axis)
+        return self._index(self.file, axis, axis)
 
     def _index(self, group: Any, axis: str, name: str) -> list[str]:
-        table = self._contents.item(group, axis)
-        if not self._contents.is_group(table):
-            raise self._contents.error(f"{name} is in an old format")
-        index = self._contents.item(table, str(table.attrs["_index"]))
+        table = self.item(group, axis)
+        if not self.is_group(table):
+            raise self.error(f"{name} is in an old format")
+        index = self.item(table, str(table.attrs["_index"]))
         what = f"the index of {name}"
         if self._nullable(index):
-            self._contents.check_strings(self._contents.item(index, "values"), what)
+            self.check_strings(self.item(index, "values"), what)
             labels = self._values(index, what)
             if None in labels:
                 problem = f"{what} has no label at row {labels.index(None)} (counted from 0)"
-                raise self._contents.error(problem, "give every row one")
+                raise self.error(problem, "give every row one")
             return labels
-        return self._contents.strings(index, what)
+        return self.strings(index, what)
 
     def titles(self, axis: str) -> list[str]:
         """Return the names of the columns of `obs` or `var`."""
-        table = self._contents.item(self._contents.file, axis)
+        table = self.item(self.file, axis)
         index = str(table.attrs["_index"])
         return [name for name in table if name != index and not name.startswith("__")]
 
     def wanted(self, axis: str, names: Sequence[str]) -> list[str]:
         """Return names of columns of `obs` or `var`, checking that all exist."""
-        contents = self._contents
-        return tables.find_columns(
-            list(contents.item(contents.file, axis)), names, contents.path, None
-        )
+        return tables.find_columns(list(self.item(self.file, axis)), names, self.path, None)
 
     def column(self, axis: str, name: str) -> Sequence[Any]:
         """Return a column of `obs` or `var`: numbers, booleans, strings, or categories.
 
         A missing value is None, and categories that are dates are strings.
         """
-        contents = self._contents
-        member = contents.item(contents.file, axis, name)
+        member = self.item(self.file, axis, name)
         what = f"column {printable(name)} of {axis}"
-        if contents.is_group(member) and not self._nullable(member):
+        if self.is_group(member) and not self._nullable(member):
             if member.attrs.get("encoding-type") != "categorical":
-                raise contents.error(f"{what} is not of numbers, strings or categories")
-            groups = self._values(contents.item(member, "categories"), what)
-            codes = contents.numbers(contents.item(member, "codes"), 1)
+                raise self.error(f"{what} is not of numbers, strings or categories")
+            groups = self._values(self.item(member, "categories"), what)
+            codes = self.numbers(self.item(member, "codes"), 1)
             values = Categorical(codes.tolist(), groups)
             # AnnData writes texts as categories, too, and texts that are dates are no groups.
             return list(values) if all(map(_is_date_or_missing, groups)) else values
@@ -453,19 +448,18 @@ class _AnnData:
     def _nullable(self, member: Any) -> bool:
         """Return whether this has values and a mask of missing ones, as nullable pandas arrays."""
         encoding = str(member.attrs.get("encoding-type"))
-        return self._contents.is_group(member) and encoding.startswith("nullable-")
+        return self.is_group(member) and encoding.startswith("nullable-")
 
     def _values(self, array: Any, what: str) -> list[Any]:
-        contents = self._contents
         if self._nullable(array):
-            values = self._values(contents.item(array, "values"), what)
-            mask = contents.numbers(contents.item(array, "mask"), 1).tolist()
+            values = self._values(self.item(array, "values"), what)
+            mask = self.numbers(self.item(array, "mask"), 1).tolist()
             if len(mask) != len(values):
-                raise contents.error(f"{what} has {len(mask)} of {len(values)} masks")
+                raise self.error(f"{what} has {len(mask)} of {len(values)} masks")
             return [None if hidden else value for hidden, value in zip(mask, values, strict=True)]
-        if contents.are_strings(array):
-            return contents.strings(array, what)
-        return contents.numbers(array, 1).tolist()
+        if self.are_strings(array):
+            return self.strings(array, what)
+        return self.numbers(array, 1).tolist()
 
 
 def _named(layer: str | None) -> str:
@@ -513,7 +507,7 @@ def read_tenx(path: Path, reading: Reading) -> Corpus:
     if os.path.isdir(path) or _places(path):
         table, features, barcodes = _read_folder(path, reading)
     else:
-        with corpus_errors(path), opened(path, _REMEDY_10X) as contents:
+        with corpus_errors(path), opened(path, _REMEDY_10X, Contents) as contents:
             group, features, barcodes, shape = _members(contents, reading)
             table = contents.compressed(group, "csr", shape)
     counts = sp.csr_array(table)[:, features.chosen]
@@ -526,7 +520,7 @@ def tenx_blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
     if os.path.isdir(path) or _places(path):
         yield Blocks.whole(read_tenx(path, reading))
         return
-    with opened(path, _REMEDY_10X) as contents:
+    with opened(path, _REMEDY_10X, Contents) as contents:
         with corpus_errors(path):
             group, features, barcodes, shape = _members(contents, reading)
             pieces = contents.compressed_pieces(group, *shape)
@@ -618,7 +612,7 @@ def _selected(
 def _is_of_cellranger(path: Path) -> bool:
     """Return whether an HDF5 file is one of CellRanger; False if that cannot be found out."""
     try:
-        with corpus_errors(path), opened(path, _REMEDY_10X) as contents:
+        with corpus_errors(path), opened(path, _REMEDY_10X, Contents) as contents:
             return bool(_groups(contents))
     except CorpusError:
         return False  # `h5ad` gives the reason

@@ -249,19 +249,14 @@ def read_frame(
         >>> frame.columns, frame.names
         ({'colour': ['red', 'green'], 'size': ['small', None]}, ('a', 'b'))
     """
-    tabs = recognises(source_of(path), *TABS)
-    table = records(path, reading.coding, tabs=tabs)
-    header = first_record(table, path)
-    if not tabs:
-        refuse_tab(header, path, "name the file .tsv")
+    header, body = _headed(path, reading)
     titles = [field.strip() for field in header.fields]
     for place, title in enumerate(titles):
         if not title or title in titles[:place]:
             problem = "has no name" if not title else f"is {printable(title)!r} again"
             remedy = "give every column a name of its own"
             raise error_at(path, f"column {place + 1} {problem}", remedy, line=header.line)
-    checked = of_width(table, len(titles), path, tabs=tabs)
-    rows = [[field.strip() for field in fields] for _, fields in checked]
+    rows = [[field.strip() for field in fields] for _, fields in body]
     if not rows:
         raise error_at(path, "no row below the column names", "give a table with rows")
     found = dict(zip(titles, zip(*rows, strict=True), strict=True))
@@ -300,6 +295,16 @@ def refuse_tab(first: Record, path: Path, remedy: str) -> None:
     if len(first.fields) == 1 and "\t" in first.fields[0].strip():
         problem = f"the only column is called '{printable(first.fields[0])}'"
         raise error_at(path, problem, f"if tabs separate columns, {remedy}", line=first.line)
+
+
+def _headed(path: Path, reading: Reading) -> tuple[Record, Iterator[Record]]:
+    """Return the column names of a table with a header, and its other records, checked."""
+    tabs = recognises(source_of(path), *TABS)
+    table = records(path, reading.coding, tabs=tabs)
+    header = first_record(table, path)
+    if not tabs:
+        refuse_tab(header, path, "name the file .tsv")
+    return header, of_width(table, len(header.fields), path, tabs=tabs)
 
 
 def first_record(table: Iterator[Record], path: Path) -> Record:
@@ -405,17 +410,13 @@ def read_dense(path: Path, reading: Reading) -> Corpus:
     as pandas and R write it, or a usual title such as `doc_id`; else they are numbered from 1. As
     that title may be a word, names in such a column must be distinct.
     """
-    tabs = recognises(source_of(path), *TABS)
     values, places, ends, names = [], [], [0], []
-    table = records(path, reading.coding, tabs=tabs)
-    header = first_record(table, path)
-    if not tabs:
-        refuse_tab(header, path, "name the file .tsv")
+    header, body = _headed(path, reading)
     words = list(header.fields)
     place = _place_of_names(words, reading, path, header.line)
     if place is not None:
         del words[place]
-    for line, fields in of_width(table, len(header.fields), path, tabs=tabs):
+    for line, fields in body:
         if place is not None:
             names.append(fields.pop(place))
         row = _numbers(fields, words, path, line)
