@@ -66,7 +66,7 @@ def test_a_run_writes_everything(run):
     words = (run / "vocabulary.txt").read_text().splitlines()
     assert words == sorted(set(" ".join(LINES).split()))
 
-    model = sam.load(run)
+    model = sam.Fit.load(run)
     assert model.topics.shape == model.topics_sd.shape == (3, 12)
     np.testing.assert_allclose(np.linalg.norm(model.topics, axis=1), 1, rtol=1e-5)
     assert model.kappa1_sd > 0
@@ -192,7 +192,7 @@ def test_unit_vectors(tmp_path):
     assert "give --normalise" in refused.stderr
     result = invoke(tmp_path / "x.npy", "--normalise", *TINY, "--quiet", "--out", out)
     assert result.exit_code == 0, result.stderr
-    assert (result.output, sam.load(out).idf.tolist()) == ("", [1.0] * 6)
+    assert (result.output, sam.Fit.load(out).idf.tolist()) == ("", [1.0] * 6)
     new = [tmp_path / "x.npz", "--format", "vectors", "--model", out]
     result = invoke("transform", *new, "--out", tmp_path / "y.npz")
     assert result.exit_code == 0, result.stderr
