@@ -101,7 +101,7 @@ def hdp_update() -> Program:
 def sam_update() -> Program:
     rows = normalize(counts())
     documents = joint.to_device(rows)
-    hyper = sam_model.hyperparameters(joint.mean_direction(documents, 60))
+    hyper = joint.hyperparameters(joint.mean_direction(rows))
     start = jnp.full((5, 60), 60**-0.5)
     return update_of(*sam_model.build(documents, (5, 60), hyper=hyper), start)
 

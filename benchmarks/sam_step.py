@@ -153,8 +153,8 @@ def main() -> None:
     options = parser.parse_args()
     table = vectors(options.documents, options.words, 0)
     documents = joint.to_device(table)
-    mean = joint.mean_direction(documents, options.words)
-    hyper = model.hyperparameters(mean, alpha=ALPHA, sigma=SIGMA, kappa0=KAPPA0, kappa1=KAPPA1)
+    mean = joint.mean_direction(table)
+    hyper = joint.hyperparameters(mean, alpha=ALPHA, sigma=SIGMA, kappa0=KAPPA0, kappa1=KAPPA1)
     kernel, stream = model.build(
         documents,
         (options.topics, options.words),

@@ -83,12 +83,12 @@ def problem_of(
 ) -> Problem:
     """Return the problem of two tables of unit vectors."""
     documents = joint.to_device(train)
-    mean = joint.mean_direction(documents, train.shape[1])
+    mean = joint.mean_direction(train)
     return Problem(
         train=documents,
         test=joint.to_device(test),
         shape=(topics, train.shape[1]),
-        hyper=model.hyperparameters(mean, **concentrations),
+        hyper=joint.hyperparameters(mean, **concentrations),
         batch_size=batch_size,
         published=published,
     )

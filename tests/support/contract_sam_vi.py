@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax._src.models.sam import joint, model, variational
+from simplex_jax._src.models.sam import joint, variational
 from support.contract_case import Case
 
 
@@ -12,8 +12,8 @@ def small():
     vectors = np.abs(np.random.default_rng(0).normal(size=(6, 5)))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     documents = joint.to_device(sp.csr_array(vectors))
-    mean = joint.mean_direction(documents, 5)
-    hyper = model.hyperparameters(mean, alpha=1.5, sigma=10, kappa0=10, kappa1=50)
+    mean = joint.mean_direction(sp.csr_array(vectors))
+    hyper = joint.hyperparameters(mean, alpha=1.5, sigma=10, kappa0=10, kappa1=50)
 
     def built(step_size):
         options = {"hyper": hyper, "batch_size": 3, "learn_concentration": True}

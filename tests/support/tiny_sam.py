@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy import special, stats
 
-from simplex_jax._src.models.sam import joint, model
+from simplex_jax._src.models.sam import joint
 from simplex_jax._src.models.sam.joint import Hyperparameters, UnitDocuments
 
 V, K, D = 4, 2, 6
@@ -33,7 +33,7 @@ def documents() -> UnitDocuments:
 
 def hyper(**changed: float) -> Hyperparameters:
     values = {"alpha": ALPHA, "sigma": SIGMA, "kappa0": KAPPA0, "kappa1": KAPPA1} | changed
-    return model.hyperparameters(MEAN.astype(np.float32), **values)
+    return joint.hyperparameters(MEAN.astype(np.float32), **values)
 
 
 def log_normaliser(kappa: float, dimension: int = V) -> float:

@@ -12,7 +12,7 @@ from scipy import special, stats
 from support import tiny_lda
 
 from simplex_jax._src.geometry import von_mises_fisher as vmf
-from simplex_jax._src.models.sam import joint, model, variational
+from simplex_jax._src.models.sam import joint, variational
 from simplex_jax._src.models.sam import variational as sam_bound
 from simplex_jax._src.runtime.driver import run
 
@@ -36,7 +36,7 @@ def corpus(rng, size=30, words=V, topics=None):
 
 def hyper_of(vectors, **changes):
     mean = unit(vectors.sum(axis=0) + 0.3 * np.arange(vectors.shape[1]))  # not the corpus mean
-    return model.hyperparameters(jnp.asarray(mean), **{**PRIOR, **changes})
+    return joint.hyperparameters(jnp.asarray(mean), **{**PRIOR, **changes})
 
 
 def log_c(dimension, k):
@@ -122,7 +122,7 @@ class Problem(NamedTuple):
     """A start, and the documents as a dense table."""
 
     table: np.ndarray
-    hyper: model.Hyperparameters
+    hyper: joint.Hyperparameters
     x: jax.Array
     weights: jax.Array
 
@@ -260,7 +260,7 @@ BAD = {
     "must be an integer of at least 1": ({"shape": (0, V)}, {}),
     "at most 6 topics": ({"shape": (7, V)}, {}),
     "have word 5": ({"shape": (3, 4)}, {}),
-    "mean": ({}, {"hyper": "other"}),
+    "mean": ({}, {}),
     "batch_size": ({}, {"batch_size": 0}),
     "step_size": ({}, {"step_size": 1.5}),
     "tolerance": ({}, {"tolerance": -1.0}),
@@ -271,17 +271,20 @@ BAD = {
 def test_what_is_wrong_is_named(seed, message):
     vectors = corpus(np.random.default_rng(seed))
     given, options = BAD[message]
-    if "hyper" in options:
-        options = {"hyper": hyper_of(vectors[:, :5] + 0.1)}
+    hyper = hyper_of(vectors[:, :5] + 0.1 if message == "mean" else vectors)
     with pytest.raises(ValueError, match=message):
         variational.build(
-            joint.to_device(sp.csr_array(vectors)), given.get("shape", (K, V)), **options
+            joint.to_device(sp.csr_array(vectors)),
+            given.get("shape", (K, V)),
+            hyper=hyper,
+            **options,
         )
 
 
 def test_starts_are_checked(seed, getkey):
-    documents = joint.to_device(sp.csr_array(corpus(np.random.default_rng(seed))))
-    kernel, _ = variational.build(documents, (K, V))
+    vectors = corpus(np.random.default_rng(seed))
+    documents = joint.to_device(sp.csr_array(vectors))
+    kernel, _ = variational.build(documents, (K, V), hyper=hyper_of(vectors))
     with pytest.raises(ValueError, match="shape"):
         kernel.init(getkey(), jnp.ones((V, K)))
     with pytest.raises(ValueError, match="not 0"):

@@ -39,7 +39,7 @@ def setting(seed: int = 0) -> tuple:
     documents = joint.to_device(sp.csr_array(table()))
     rows = table()[np.asarray(documents.corpus.order)]
     theta = rng.dirichlet(np.ones(K), size=(D, 2)).astype(np.float32)
-    hyper = model.hyperparameters(unit(rng, V), alpha=2.0, sigma=7.0, kappa0=5.0, kappa1=20.0)
+    hyper = joint.hyperparameters(unit(rng, V), alpha=2.0, sigma=7.0, kappa0=5.0, kappa1=20.0)
     return documents, rows, unit(rng, K, V), jnp.asarray(theta), hyper
 
 
@@ -185,7 +185,7 @@ def test_arguments_out_of_range_are_named() -> None:
     wrong: list[tuple[dict, str]] = [
         ({"shape": (V + 1, V)}, "more|at most"),
         ({"shape": (K, V + 4)}, "mean must have"),
-        ({"shape": (K, V - 4), "hyper": None}, f"documents have word {V - 1}"),
+        ({"shape": (K, V - 4)}, f"documents have word {V - 1}"),
         ({"sampler": "gibbs"}, "sampler"),
         ({"learn": ("beta",)}, "learn must be one of alpha, kappa1, sigma; it is 'beta'"),
         ({"learn": "alpha"}, r"learn must be a sequence of names, say \('alpha',\); it is 'alpha'"),
@@ -207,11 +207,9 @@ def test_arguments_out_of_range_are_named() -> None:
             model.build(documents, options.pop("shape"), **options)
     for name in ("alpha", "sigma", "kappa0", "kappa1"):
         with pytest.raises(ValueError, match=name):
-            model.hyperparameters(hyper.mean, **{name: -1.0})
+            joint.hyperparameters(hyper.mean, **{name: -1.0})
     with pytest.raises(ValueError, match="mean"):
-        model.hyperparameters(2 * hyper.mean)
-    with pytest.raises(ValueError, match="word"):
-        joint.mean_direction(documents, V - 4)
+        joint.hyperparameters(2 * hyper.mean)
     kernel, _ = model.build(documents, (K, V), hyper=hyper)
     with pytest.raises(ValueError, match="position"):
         kernel.init(jax.random.key(0), topics[:2])
@@ -251,9 +249,10 @@ def test_defaults_are_at_equilibrium(seed: int) -> None:
     rows = share @ (truth / np.linalg.norm(truth, axis=1, keepdims=True))
     rows += 0.04 * rng.normal(size=rows.shape)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    documents = joint.to_device(sp.csr_array(rows))
-    hyper = model.hyperparameters(
-        joint.mean_direction(documents, v),
+    vectors = sp.csr_array(rows)
+    documents = joint.to_device(vectors)
+    hyper = joint.hyperparameters(
+        joint.mean_direction(vectors),
         alpha=3.0,
         sigma=300.0,
         kappa0=300.0,

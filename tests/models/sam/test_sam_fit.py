@@ -133,7 +133,7 @@ def test_one_topic_is_the_direction_of_the_documents():
 
 @pytest.mark.slow
 def test_a_variational_start_has_the_groups():
-    hyper = model.hyperparameters(
+    hyper = joint.hyperparameters(
         DATA.values.mean(axis=0) / np.linalg.norm(DATA.values.mean(axis=0)),
         **{name: OPTIONS[name] for name in ("alpha", "sigma", "kappa0")},
         kappa1=60.0,

@@ -17,7 +17,7 @@ CHAINS = 400
 COPIES, FEW = 60_000, 1
 
 
-def end_points(seed: int, updates: int, hyper: model.Hyperparameters, **options) -> np.ndarray:
+def end_points(seed: int, updates: int, hyper: joint.Hyperparameters, **options) -> np.ndarray:
     """Topics of independent chains at two times, [2, chains, K, V]."""
     kernel, stream = model.build(
         tiny_sam.documents(), (tiny_sam.K, tiny_sam.V), hyper=hyper, **options

@@ -107,22 +107,6 @@ def check_words(documents: UnitDocuments, vocabulary: int) -> None:
         )
 
 
-def check_shape(documents: UnitDocuments, shape: Sequence[int]) -> tuple[int, int]:
-    """Return the shape (K, V) of topics, or raise a ValueError.
-
-    There must be at least one topic and at most one per word, and every word of the documents must
-    be below V.
-    """
-    if len(shape) != 2:
-        raise ValueError(f"shape must be (K, V); it is {shape!r}")
-    topics = arguments.at_least("shape[0]", shape[0], 1)
-    words = arguments.at_least("shape[1]", shape[1], 2)
-    if topics > words:
-        raise ValueError(f"shape has {topics} topics of {words} words: give at most {words} topics")
-    check_words(documents, words)
-    return topics, words
-
-
 def dense_rows(documents: UnitDocuments, ids: jax.Array, vocabulary: int) -> jax.Array:
     """Return the documents `ids`, distinct int32 [B], as float32 [B, V]; zeros for ids from D on.
 
@@ -181,19 +165,20 @@ def add_up(function: Callable[..., Sum], *blocked: jax.Array) -> Sum:
     return lax.scan(block, start, blocked)[0]
 
 
-def mean_direction(documents: UnitDocuments, vocabulary: int) -> jax.Array:
-    """Return the normalised sum of the documents, float32 [V].
+def mean_direction(vectors: sp.csr_array) -> np.ndarray:
+    """Return the normalised sum of unit vectors [D, V], float32 [V].
 
     Raises:
-        ValueError: The documents have words from `vocabulary` on, or their sum is zero.
+        ValueError: Their sum is zero.
     """
-    check_words(documents, vocabulary)
-    words = np.asarray(documents.corpus.tokens)
-    total = np.bincount(words, np.asarray(documents.values, np.float64), minlength=vocabulary)
+    total = np.asarray(vectors.sum(axis=0), np.float64).ravel()
     length = np.linalg.norm(total)
-    if not length > ROUNDING * num_documents(documents):
-        raise ValueError("the documents sum to zero and have no mean direction: give one")
-    return jnp.asarray((total / length).astype(np.float32))
+    if not length > ROUNDING * vectors.shape[0]:
+        raise ValueError(
+            "the documents sum to zero and have no mean direction, which the topics have a prior "
+            "about: leave out those that are the opposites of others"
+        )
+    return (total / length).astype(np.float32)
 
 
 _einsum = partial(jnp.einsum, precision=lax.Precision.HIGHEST)
@@ -245,6 +230,26 @@ def hyperparameters(
     length = jnp.linalg.norm(direction)
     arguments.require("the length of mean", length, jnp.abs(length - 1) <= 1e-3, "1")
     return Hyperparameters(mean=direction / length, **checked)
+
+
+def check_shape(
+    documents: UnitDocuments, shape: Sequence[int], hyper: Hyperparameters
+) -> tuple[int, int]:
+    """Return the shape (K, V) of topics, or raise a ValueError.
+
+    There must be at least one topic and at most one per word, every word of the documents must be
+    below V, and `hyper.mean` must have V entries.
+    """
+    if len(shape) != 2:
+        raise ValueError(f"shape must be (K, V); it is {shape!r}")
+    topics = arguments.at_least("shape[0]", shape[0], 1)
+    words = arguments.at_least("shape[1]", shape[1], 2)
+    if topics > words:
+        raise ValueError(f"shape has {topics} topics of {words} words: give at most {words} topics")
+    check_words(documents, words)
+    if hyper.mean.shape != (words,):
+        raise ValueError(f"hyper.mean must have {words} entries, not {hyper.mean.shape}")
+    return topics, words
 
 
 def gradient(

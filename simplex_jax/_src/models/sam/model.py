@@ -28,7 +28,6 @@ from simplex_jax._src.models.sam.joint import (
     Hyperparameters,
     Minibatch,
     UnitDocuments,
-    hyperparameters,
 )
 from simplex_jax._src.models.sam.local import Local
 from simplex_jax._src.samplers import gmc, gsgnht, sggmc
@@ -224,7 +223,7 @@ def build(
     documents: UnitDocuments,
     shape: tuple[int, int],
     *,
-    hyper: Hyperparameters | None = None,
+    hyper: Hyperparameters,
     learn: tuple[str, ...] = (),
     shapes: Mapping[str, float] | None = None,
     sampler: str = "gsgnht",
@@ -263,8 +262,7 @@ def build(
     Args:
         documents: The documents, `joint.to_device(vectors)`.
         shape: (K, V), numbers of topics and words, K at most V.
-        hyper: Hyperparameters, see `hyperparameters`; by default those of the paper for 5,000
-            words, with the mean direction of the documents.
+        hyper: Hyperparameters, see `hyperparameters`.
         learn: The concentrations of `LEARN` to learn.
         shapes: Shapes of their priors by name; 1, an exponential prior, for others.
         sampler: One of `SAMPLERS`.
@@ -292,8 +290,8 @@ def build(
         >>> from simplex_jax._src.models.sam import joint, model
         >>> vectors = sp.csr_array([[0.6, 0.8, 0, 0], [0.8, 0.6, 0, 0], [0, 0, 0.6, 0.8]])
         >>> documents = joint.to_device(vectors)
-        >>> hyper = model.hyperparameters(
-        ...     joint.mean_direction(documents, 4), alpha=1, sigma=2, kappa0=2, kappa1=50)
+        >>> hyper = joint.hyperparameters(
+        ...     joint.mean_direction(vectors), alpha=1, sigma=2, kappa0=2, kappa1=50)
         >>> kernel, stream = model.build(documents, (2, 4), hyper=hyper, sampler="gmc-bgibbs")
         >>> state = kernel.init(jax.random.key(0), model.start(jax.random.key(1), hyper, topics=2))
         >>> state, trace = run(jax.random.key(2), kernel, state, stream, num_steps=20)
@@ -302,8 +300,7 @@ def build(
     """
     arguments.choice("sampler", sampler, SAMPLERS)
     learn = arguments.choices("learn", learn, LEARN)
-    shape = joint.check_shape(documents, shape)
-    hyper = prior_of(documents, shape, hyper)
+    shape = joint.check_shape(documents, shape, hyper)
     size = joint.num_documents(documents)
     batch_size = check_batch_size(batch_size, size, sampler)
     local_step = default_local(sampler) if local_step is None else local_step
@@ -334,17 +331,6 @@ def build(
     )
     kernel = Kernel(init=bind(_init, model), update=bind(_update, model))
     return kernel, joint.uniform_stream(documents, batch_size)
-
-
-def prior_of(
-    documents: UnitDocuments, shape: tuple[int, int], hyper: Hyperparameters | None
-) -> Hyperparameters:
-    """Return hyperparameters, checked; None means those of the paper."""
-    if hyper is None:
-        return hyperparameters(joint.mean_direction(documents, shape[1]))
-    if hyper.mean.shape != shape[1:]:
-        raise ValueError(f"hyper.mean must have {shape[1]} entries, not {hyper.mean.shape}")
-    return hyper
 
 
 @functools.partial(jax.jit, static_argnames="topics")

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax._src import schedules
@@ -185,18 +184,11 @@ def hyperparameters(table: sp.csr_array, settings: Options) -> joint.Hyperparame
 
     A learned concentration starts at its prior mean.
     """
-    total = np.asarray(table.sum(axis=0), np.float64).ravel()
-    length = np.linalg.norm(total)
-    if not length > joint.ROUNDING * table.shape[0]:
-        raise ValueError(
-            "the documents sum to zero and have no mean direction, which the topics have a prior "
-            "about: leave out those that are the opposites of others"
-        )
     values = {name: getattr(settings, name) for name in ("alpha", *PER_WORD)}
     for name in learned(settings):
         shape, rate = getattr(settings, f"{name}_prior")
         values[name] = shape / rate
-    return joint.hyperparameters((total / length).astype(np.float32), **values)
+    return joint.hyperparameters(joint.mean_direction(table), **values)
 
 
 def local_step(settings: Options) -> Local:

@@ -361,7 +361,7 @@ def build(
     documents: UnitDocuments,
     shape: tuple[int, int],
     *,
-    hyper: Hyperparameters | None = None,
+    hyper: Hyperparameters,
     learn_concentration: bool = False,
     batch_size: int | None = None,
     step_size: StepSize | None = None,
@@ -396,8 +396,7 @@ def build(
     Args:
         documents: The unit vectors, `joint.to_device(vectors)`.
         shape: (K, V), numbers of topics and words, K at most V.
-        hyper: Hyperparameters, `model.hyperparameters(mean, ...)`; None for those of the paper with
-            the mean direction of the documents.
+        hyper: Hyperparameters, `joint.hyperparameters(mean, ...)`.
         learn_concentration: Maximise over xi as well, from sigma on, by damped steps to the fixed
             point of the bound's derivative; otherwise it stays at sigma, as published.
         batch_size: Documents in a batch, at most the number of documents; by default all.
@@ -417,11 +416,11 @@ def build(
     Example:
         >>> import jax, jax.numpy as jnp, scipy.sparse as sp
         >>> from simplex_jax import run
-        >>> from simplex_jax._src.models.sam import joint, model, variational
+        >>> from simplex_jax._src.models.sam import joint
         >>> rows = sp.csr_array([[0.6, 0.8, 0, 0], [0.8, 0.6, 0, 0], [0, 0, 0.6, 0.8]])
         >>> documents = joint.to_device(rows)
-        >>> hyper = model.hyperparameters(
-        ...     joint.mean_direction(documents, 4),
+        >>> hyper = joint.hyperparameters(
+        ...     joint.mean_direction(rows),
         ...     alpha=0.5, sigma=10, kappa0=10, kappa1=100)
         >>> kernel, stream = build(documents, (2, 4), hyper=hyper)
         >>> start = jnp.array([[1.0, 1.0, 1.0, 0.5], [0.5, 1.0, 1.0, 1.0]])
@@ -430,7 +429,7 @@ def build(
         >>> (state.position > 0.5).tolist()
         [[True, True, False, False], [False, False, True, True]]
     """
-    shape = joint.check_shape(documents, shape)
+    shape = joint.check_shape(documents, shape, hyper)
     size = joint.num_documents(documents)
     at_once = size if batch_size is None else arguments.at_least("batch_size", batch_size, 1)
     at_once = min(at_once, size)
@@ -439,7 +438,7 @@ def build(
     schedules.check_share(step_size)
     fixed = _Model(
         documents=documents,
-        hyper=model.prior_of(documents, shape, hyper),
+        hyper=hyper,
         step_size=step_size,
         change=arguments.scalar("tolerance", tolerance) / math.sqrt(shape[1]),
         shape=shape,
