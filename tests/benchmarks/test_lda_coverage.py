@@ -1,0 +1,93 @@
+"""Coverage of intervals on simulated corpora: the counts, and that too narrow ones show."""
+
+import functools
+import itertools
+
+import lda_coverage as coverage
+import numpy as np
+import pytest
+from lda_coverage import OURS, Case, Truth, judge
+
+
+def test_percentiles_hold_a_further_draw_as_often_as_they_say():
+    """Of 39 uniform draws; 4,000 trials, so that errors of 0.03 are four standard errors."""
+    draws = np.random.default_rng(0).random((40, 4000))
+    lower, upper = coverage.by_draws(draws[:-1])
+    held = ((lower <= draws[-1]) & (draws[-1] <= upper)).mean(axis=1)
+    assert abs(held - coverage.LEVELS).max() < 0.03
+
+
+def test_moments_of_labels_by_enumeration():
+    weights = np.array([[3.0, 1.0, 0.5], [0.4, 2.0, 2.0]])
+    gamma = np.array([[2.0, 1.0], [0.5, 4.0]])
+    counts = np.array([[2, 0, 1], [0, 1, 0]])
+    mean, sd = coverage.label_moments(weights, gamma, counts)
+    from scipy.special import digamma
+
+    tokens = [(0, 0), (0, 0), (0, 2), (1, 1)]
+    logs = digamma(weights) - digamma(weights.sum(axis=1, keepdims=True))
+    p = np.array([np.exp(digamma(gamma[d]) + logs[:, w]) for d, w in tokens])
+    p /= p.sum(axis=1, keepdims=True)
+    first = second = 0.0
+    for labels in itertools.product((0, 1), repeat=4):
+        weight = np.prod([row[z] for row, z in zip(p, labels, strict=True)])
+        share = np.mean(labels)
+        first, second = first + weight * share, second + weight * share**2
+    np.testing.assert_allclose(mean, [1 - first, first])
+    np.testing.assert_allclose(sd, np.sqrt(second - first**2))
+
+
+def test_counts_by_method_and_quantity(monkeypatch):
+    monkeypatch.setattr(coverage, "CASES", {"tiny": Case(topics=2, documents=12, length=8)})
+
+    def known(case: Case, truth: Truth, seed: int):
+        ends = np.stack([truth.prevalence] * 3)
+        low, high = ends - 0.1, ends + 0.1
+        low[0, 0] += 0.2  # the first of the narrowest is above the truth
+        return {"prevalence": (truth.prevalence, low, high)}, {"withheld_few_samples": 1}
+
+    monkeypatch.setattr(coverage, "ours", known)
+    rows = list(judge(0, replicates=2))
+    assert len(rows) == 1 + 6 + 4  # the bootstrap has no effects
+    own = rows[0]
+    assert [own[f"held_{p}"] for p in (50, 80, 95)] == [1, 2, 2]
+    assert own["method"] == OURS
+    assert own["withheld_few_samples"] == 1
+    assert own["intervals"] == 2
+    lines = list(coverage.table(rows))
+    assert lines[2].startswith("| prevalence | simplex_jax | 1 | 50.0")
+
+
+@functools.cache
+def held(width: float) -> dict[str, float]:
+    """Share held at 80% over three corpora with known concentrations."""
+    rows = [row for seed in (0, 4, 9) for row in judge(seed) if row["method"] == OURS]
+    return {
+        name: sum(row["held_80"] for row in rows if row["quantity"] == name)
+        / sum(row["intervals"] for row in rows if row["quantity"] == name)
+        for name in coverage.QUANTITIES
+    }
+
+
+@pytest.mark.slow
+def test_four_in_five_hold_the_truth():
+    """Of some 25 topics and 250 words, which depend on each other a little, and of documents."""
+    shares = held(1.0)
+    assert 0.6 < shares["prevalence"] < 0.97
+    assert 0.72 < shares["leading words"] < 0.88
+    assert 0.77 < shares["proportions"] < 0.83
+
+
+@pytest.mark.slow
+def test_intervals_half_as_wide_would_be_noticed(monkeypatch):
+    moments, draws = coverage.by_moments, coverage.by_draws
+    monkeypatch.setattr(coverage, "by_moments", lambda mean, sd: moments(mean, sd / 2))
+    monkeypatch.setattr(coverage, "by_draws", lambda found: draws(shrunk(found)))
+    shares = held(0.5)
+    assert shares["leading words"] < 0.65
+    assert shares["proportions"] < 0.7
+
+
+def shrunk(draws: np.ndarray) -> np.ndarray:
+    centre = np.median(draws, axis=0)
+    return centre + (draws - centre) / 2
