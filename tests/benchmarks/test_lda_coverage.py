@@ -44,7 +44,8 @@ def test_counts_by_method_and_quantity(monkeypatch):
         ends = np.stack([truth.prevalence] * 3)
         low, high = ends - 0.1, ends + 0.1
         low[0, 0] += 0.2  # the first of the narrowest is above the truth
-        return {"prevalence": (truth.prevalence, low, high)}, {"withheld_few_samples": 1}
+        withheld = {"withheld_few_samples": 1, "withheld_not_in_all_chains": 0}
+        return {"prevalence": (truth.prevalence, low, high)}, withheld
 
     monkeypatch.setattr(coverage, "ours", known)
     rows = list(judge(0, replicates=2))
