@@ -1,0 +1,104 @@
+"""Reference draws for posteriordb: the exact sum over labels, the comparison, and the format."""
+
+import io
+import itertools
+import json
+import zipfile
+
+import numpy as np
+import posteriordb
+import pytest
+from posteriordb import Posterior, Samples
+from scipy.special import gammaln
+
+COUNTS = np.array([[3, 1, 0], [0, 2, 0], [0, 0, 2]])
+"""Three documents with the words of the exact posterior, and 256 labels."""
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    for name, value in (("CHAINS", 4), ("DRAWS", 1000), ("WARMUP", 50), ("WORDS_WATCHED", 3)):
+        monkeypatch.setattr(posteriordb, name, value)
+
+
+def log_weights():
+    """Yield the labels of all tokens and their log probability with the words."""
+    documents, words = (np.repeat(at, COUNTS[np.nonzero(COUNTS)]) for at in np.nonzero(COUNTS))
+    for labels in itertools.product((0, 1), repeat=len(words)):
+        of_documents, of_topics = np.zeros((3, 2)), np.zeros((2, 3))
+        np.add.at(of_documents, (documents, list(labels)), 1)
+        np.add.at(of_topics, (list(labels), words), 1)
+        log_p = (
+            gammaln(1 + of_documents).sum()
+            - gammaln(2 + of_documents.sum(axis=1)).sum()
+            + gammaln(1 + of_topics).sum()
+            - gammaln(3 + of_topics.sum(axis=1)).sum()
+        )
+        yield of_documents, of_topics, log_p
+
+
+def test_enumeration_sums_over_all_labels():
+    found = posteriordb.enumeration(COUNTS)
+    assert found.total.shape == (4, 4, 3)
+    weights = np.zeros_like(found.total)
+    for of_documents, of_topics, log_p in log_weights():
+        i, k, l = of_topics[0].astype(int)  # noqa: E741
+        assert of_documents[2, 0] == l
+        weights[i, k, l] += np.exp(log_p)
+    np.testing.assert_allclose(np.exp(found.total), weights)
+    modes = posteriordb.mode_weights(found)
+    assert sum(10**value for value in modes.values()) == pytest.approx(1)
+
+
+def test_exact_draws_have_the_moments_of_the_sum():
+    """Of 40,000 draws: 4.5 standard errors, once in 10,000 runs."""
+    draws = posteriordb.enumerated(posteriordb.enumeration(COUNTS), 40_000, seed=0)
+    inner = (draws.theta[:, :, 0] * draws.theta[:, :, 1]).sum(axis=-1)
+    total = expected = 0.0
+    for of_documents, _, log_p in log_weights():
+        mean = (1 + of_documents) / (2 + of_documents.sum(axis=1, keepdims=True))
+        total += np.exp(log_p)
+        expected += np.exp(log_p) * (mean[0] * mean[1]).sum()
+    assert abs(inner.mean() - expected / total) < 4.5 * inner.std() / 200
+
+
+def test_another_model_is_noticed():
+    exact = posteriordb.enumerated(posteriordb.enumeration(COUNTS), 4000, seed=0)
+    right, wrong = Posterior("", 2, 1.0), Posterior("", 2, 1.3)
+    z = [
+        posteriordb.largest_z(
+            *(
+                posteriordb.quantities(samples, COUNTS, right)
+                for samples in (exact, posteriordb.in_numpy(COUNTS, model, seed=1))
+            )
+        )
+        for model in (right, wrong)
+    ]
+    assert z[0] < posteriordb.LARGE_Z < z[1]
+
+
+def test_relabelling_keeps_what_does_not_depend_on_labels():
+    rng = np.random.default_rng(0)
+    samples = Samples(rng.dirichlet([1] * 3, (2, 50, 4)), rng.dirichlet([1] * 6, (2, 50, 3)))
+    moved = posteriordb.relabelled(samples, seed=1)
+    np.testing.assert_allclose(moved.theta @ moved.phi, samples.theta @ samples.phi)
+    same = (moved.theta == samples.theta).all(axis=(2, 3)).mean()
+    assert 0.05 < same < 0.4  # one order in six
+
+
+def test_format_of_posteriordb(tmp_path):
+    draws = posteriordb.enumerated(posteriordb.enumeration(COUNTS), 4000, seed=0)
+    draws = posteriordb.relabelled(draws, seed=2)
+    row = {"r_hat": 1.0, "ess_bulk": 4000, "ess_tail": 4000, "second_largest_z": 1.0}
+    info = posteriordb.information_of(posteriordb.EXACT, draws, row)
+    posteriordb.write(tmp_path, posteriordb.EXACT, info, posteriordb.as_json(draws))
+    packed = (tmp_path / "draws" / f"{posteriordb.EXACT}.json.zip").read_bytes()
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        chains = json.loads(archive.read(f"{posteriordb.EXACT}.json"))
+    assert [len(chain) for chain in chains] == [12] * 4
+    assert list(chains[0]) == info["diagnostics"]["diagnostic_information"]["names"]
+    assert list(chains[0])[:3] == ["theta[1,1]", "theta[1,2]", "theta[2,1]"]
+    assert len(chains[0]["phi[2,3]"]) == 1000
+    checks = info["checks_made"]
+    assert not checks.pop("ndraws_is_10k")
+    assert all(checks.values())
