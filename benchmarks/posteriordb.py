@@ -17,8 +17,9 @@ of ten chains is a draw, and the topics of each draw get numbers by a uniform pe
 are draws from the symmetric posterior.
 
 `--draws` writes the draws and their information in posteriordb's format; posteriors that are not
-done ("open") have none. `--out` keeps the diagnostics, and the SHA-256 of the draws. The data are
-in the folder `posteriordb` of `--data`, as posteriordb distributes them.
+done ("open") have none. `--out` keeps the diagnostics, and the SHA-256 of the draws, beside those
+of earlier runs of the same code for other posteriors. The data are in the folder `posteriordb` of
+`--data`, as posteriordb distributes them.
 """
 
 import argparse
@@ -27,7 +28,7 @@ import hashlib
 import json
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -38,6 +39,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import scipy.sparse as sp
+import sources
 from arviz_stats.base import array_stats
 from lda_recorder import SHARED
 from numpyro.handlers import reparam
@@ -96,8 +98,7 @@ def main() -> None:
     parser.add_argument("--draws", type=Path)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    information = {}
+    rows, information = earlier(options.out, options.posteriors)
     for name in options.posteriors:
         counts = read(options.data / "posteriordb", POSTERIORS[name].data)
         row, info, text = reference(name, counts, with_nuts=options.nuts)
@@ -109,6 +110,17 @@ def main() -> None:
                 write(options.draws, name, info, text)
         if options.out:
             kept.write(options.out, rows, information=information)
+
+
+def earlier(out: Path | None, but: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return what a file has of other posteriors, by the same code: runs can be made in parts."""
+    if out is None or not out.is_file():
+        return [], {}
+    result = kept.read(out)
+    if result["about"]["digest"] != sources.digest(Path(__file__)):
+        return [], {}
+    rows = [row for row in result["rows"] if row["posterior"] not in but]
+    return rows, {name: info for name, info in result["information"].items() if name not in but}
 
 
 def read(folder: Path, name: str) -> np.ndarray:
