@@ -1,15 +1,18 @@
 """Reference draws for posteriordb: the exact sum over labels, the comparison, and the format."""
 
+import hashlib
 import io
 import itertools
 import json
 import zipfile
 
+import kept
 import numpy as np
 import posteriordb
 import pytest
 from posteriordb import Posterior, Samples
 from scipy.special import gammaln
+from support.paths import ROOT
 
 COUNTS = np.array([[3, 1, 0], [0, 2, 0], [0, 0, 2]])
 """Three documents with the words of the exact posterior, and 256 labels."""
@@ -102,3 +105,24 @@ def test_format_of_posteriordb(tmp_path):
     checks = info["checks_made"]
     assert not checks.pop("ndraws_is_10k")
     assert all(checks.values())
+
+
+def test_the_page_has_the_kept_diagnostics():
+    page = (ROOT / "docs" / "exactness.md").read_text("utf-8")
+    result = kept.read(kept.RESULTS / "posteriordb.json")
+    assert {row["state"] for row in result["rows"]} == {"done"}
+    for row in result["rows"]:
+        line = next(line for line in page.splitlines() if line.startswith(f"| {row['posterior']} "))
+        for number in ("ess_bulk", "ess_tail", "second_ess_bulk", "second_ess_tail"):
+            assert f"{row[number]:,.0f}" in line
+        assert f"{row['r_hat']:.4f}" in line
+        assert f"{row['second_largest_z']:.1f} of {2 * row['quantities']}" in line
+
+
+def test_the_kept_draws_are_those_of_the_digest():
+    rows = kept.read(kept.RESULTS / "posteriordb.json")["rows"]
+    digest = next(row["sha256"] for row in rows if row["posterior"] == posteriordb.EXACT)
+    packed = kept.RESULTS / "posteriordb" / f"{posteriordb.EXACT}.json.zip"
+    with zipfile.ZipFile(packed) as archive:
+        text = archive.read(f"{posteriordb.EXACT}.json")
+    assert hashlib.sha256(text).hexdigest() == digest
