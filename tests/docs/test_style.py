@@ -22,7 +22,6 @@ MOST_LINES = 800
 
 # Functions of modules with `jax.numpy` whose matrix products are NumPy's.
 PRODUCTS_OF_NUMPY = {
-    "_affinity",
     "_cross_entropy",
     "_directions",
     "_log_ratios",

@@ -9,9 +9,10 @@ directions, with entries of either sign, the affinity is their cosine.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from jax.typing import ArrayLike
 
 from simplex_jax._src.evaluate import diagnostics
@@ -91,11 +92,17 @@ def affinity(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     """
     one, two = as_topics("first", first), as_topics("second", second)
     _check_vocabularies(one, two)
-    total = np.zeros((len(one), len(two)))
-    for start in range(0, one.shape[1], WORDS_AT_ONCE):
-        words = slice(start, start + WORDS_AT_ONCE)
-        total += np.sqrt(one[:, words]) @ np.sqrt(two[:, words]).T
-    sums = np.multiply.outer(one.sum(axis=1, dtype=np.float64), two.sum(axis=1, dtype=np.float64))
+    return affinity_of_tables(one, two)
+
+
+def affinity_of_tables(*tables: Any) -> np.ndarray:
+    """Return the affinities of the rows of two tables, dense or sparse, in blocks of words."""
+    total = np.zeros([table.shape[0] for table in tables])
+    for start in range(0, tables[0].shape[1], WORDS_AT_ONCE):
+        some = [table[:, start : start + WORDS_AT_ONCE] for table in tables]
+        one, two = (np.sqrt(x.toarray() if sp.issparse(x) else x) for x in some)
+        total += one @ two.T
+    sums = np.multiply.outer(*(table.sum(axis=1, dtype=np.float64) for table in tables))
     return np.minimum(total / np.sqrt(sums), 1.0)
 
 

@@ -246,7 +246,7 @@ def summarise(
     for s, c in np.ndindex(samples, chains):
         counts, own = _counts(labels[s, c], tokens, words)
         tables.append((counts, own))
-        order, alike = matching.match(reference, counts, _affinity)
+        order, alike = matching.match(reference, counts, matching.affinity_of_tables)
         has = np.flatnonzero(alike >= matching.SAME)
         partners = order[has]
         similarity[s, c, has] = alike[has]
@@ -364,14 +364,3 @@ def _counts(labels: np.ndarray, tokens: np.ndarray, words: int) -> tuple[sp.csr_
     own, rows = np.unique(labels, return_inverse=True)
     ones = np.ones(len(tokens), np.float32)
     return sp.csr_array((ones, (rows, tokens)), shape=(len(own), words)), own
-
-
-def _affinity(first: sp.csr_array, second: sp.csr_array) -> np.ndarray:
-    """Return `matching.affinity` of sparse counts, densified in blocks."""
-    total = np.zeros((first.shape[0], second.shape[0]))
-    for start in range(0, first.shape[1], matching.WORDS_AT_ONCE):
-        some = slice(start, start + matching.WORDS_AT_ONCE)
-        one, two = (np.sqrt(x[:, some].toarray()) for x in (first, second))
-        total += one @ two.T
-    sums = np.multiply.outer(*(x.sum(axis=1).astype(np.float64) for x in (first, second)))
-    return np.minimum(total / np.sqrt(sums), 1.0)
