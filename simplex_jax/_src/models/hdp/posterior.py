@@ -1,7 +1,7 @@
 """What a run of the hierarchical Dirichlet process gathers, and summaries of its samples."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Self, overload
 
 import jax
@@ -154,9 +154,6 @@ class Draws(Sequence[Draw]):
         alpha[: own + 1] = *self.alpha[first:end], self.unseen[index]
         reported[:own] = self.reported[first:end]
         return Draw(topics, alpha, reported)
-
-    def __iter__(self) -> Iterator[Draw]:
-        return (self[index] for index in range(len(self)))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays of a file of draws, by name."""
