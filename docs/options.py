@@ -1,4 +1,4 @@
-"""Write docs/options.md, the options of the models, from their declarations.
+"""Write docs/options.md and the pages of help of the models from the declarations of options.
 
 usage: python docs/options.py
 """
@@ -6,6 +6,9 @@ usage: python docs/options.py
 import importlib
 from pathlib import Path
 
+from simplex_jax._src import cli
+from simplex_jax._src.cli import HELP
+from simplex_jax._src.cli.groups import page_of
 from simplex_jax._src.corpus import Reading, TextOptions
 from simplex_jax._src.models import NAMES
 from simplex_jax._src.options import table
@@ -51,5 +54,13 @@ def page() -> str:
     return "\n".join(parts)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write the page, and the help that `simplex-jax MODEL --help` prints without loading JAX."""
     PAGE.write_text(page(), "utf-8")
+    HELP.mkdir(exist_ok=True)
+    for name in NAMES:
+        (HELP / f"{name}.txt").write_text(page_of(cli.main, name), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -22,6 +22,28 @@ def test_effective_size_of_an_autoregression():
     assert result["rhat"] < 1.01
 
 
+def test_both_have_the_bits_of_arviz():
+    """Of chains with ties, walks, little variation, and constant ones beside others."""
+    from arviz_stats.base import array_stats
+
+    rng = np.random.default_rng(0)
+    for case in range(200):
+        trace = rng.normal(size=(rng.integers(1, 10), rng.integers(10, 300)))
+        if case % 3 == 0:
+            trace = np.cumsum(trace, axis=1)
+        if case % 3 == 1:
+            trace = np.round(trace)
+        if case % 7 == 0:
+            trace = 1e-8 * trace + 5
+        if case % 11 == 0 and len(trace) > 1:
+            trace[0] = 1.0
+        ours = summary({"x": trace})["x"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            assert ours["ess"] == array_stats.ess(trace, chain_axis=0, draw_axis=1)
+            if len(trace) > 1:
+                assert ours["rhat"] == array_stats.rhat(trace, chain_axis=0, draw_axis=1)
+
+
 def test_chains_apart_show_in_location_and_in_scale():
     rng = np.random.default_rng(1)
     same = rng.normal(size=(4, 500))

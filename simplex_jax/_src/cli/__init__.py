@@ -1,8 +1,8 @@
 """The command line, `simplex-jax`.
 
 A model's modules, and JAX with them, are imported when one of its commands is used. `--version`,
-`--help` and shell completion of model and command names do not import them; completion of options
-does, which takes a few seconds.
+`--help`, also of a model, and shell completion of model and command names do not import them;
+completion of options does, which takes a few seconds.
 """
 
 import difflib
@@ -19,6 +19,9 @@ from simplex_jax._src.cli.groups import DefaultGroup, Members
 from simplex_jax._src.models import NAMES
 from simplex_jax._src.native import VARIABLE
 from simplex_jax._src.version import __version__
+
+HELP = Path(__file__).parent / "help"
+"""The folder of the pages of help of the models, which `docs/options.py` writes."""
 
 _VERBS = ("fit", "transform", "report", "evaluate")
 """The commands of all models."""
@@ -59,7 +62,13 @@ class _Models(click.Group):
             return None
         verbs = _VERBS + _MORE.get(name, ())
         members = Members(verbs, functools.partial(_members, name))
-        return DefaultGroup(name, default="fit", commands=members, short_help=NAMES[name])
+        return DefaultGroup(
+            name,
+            default="fit",
+            commands=members,
+            page=HELP / f"{name}.txt",
+            short_help=NAMES[name],
+        )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -95,6 +104,10 @@ class _Models(click.Group):
     message=f"%(prog)s, version %(version)s, {_local_step()}",
 )
 def main() -> None:
-    """Sample models of the probability simplex and of the sphere."""
+    """Sample models of the probability simplex and of the sphere.
+
+    Compiled programs are kept in the user's folder of caches, so that the next run starts sooner;
+    SIMPLEX_JAX_PROGRAMS=0 turns that off.
+    """
     # Matplotlib tells of a cache in a home directory that cannot be written to.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)

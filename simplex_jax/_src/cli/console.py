@@ -16,7 +16,7 @@ from jax.errors import JaxRuntimeError
 from tqdm import tqdm
 
 from simplex_jax._src.corpus import CorpusError
-from simplex_jax._src.runtime import devices, output, processes
+from simplex_jax._src.runtime import devices, output, processes, programs
 from simplex_jax._src.runtime.saved import RunError
 
 # Errors of commands: one line and an exit status, or the traceback on request.
@@ -35,6 +35,7 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             with warnings.catch_warnings():
                 if not debug:
                     warnings.showwarning = _show_warning
+                programs.keep()
                 command(*args, **options)
         except (
             ValueError,

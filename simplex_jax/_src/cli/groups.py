@@ -2,12 +2,29 @@
 
 import difflib
 import functools
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import click
 from click.shell_completion import CompletionItem
+
+PROGRAM = "simplex-jax"
+"""The name of the program, with which pages of help begin."""
+
+_COLUMNS, _MARGIN = 80, 2  # of the widest help, and those that click leaves free
+
+
+def page_of(main: click.Group, name: str) -> str:
+    """Return the help of a group in a group, as terminals of at least 80 columns show it."""
+    width = _COLUMNS - _MARGIN
+    with click.Context(
+        main, info_name=PROGRAM, terminal_width=width, **main.context_settings
+    ) as ctx:
+        group = main.get_command(ctx, name)
+        assert group is not None
+        return click.Context(group, parent=ctx, info_name=name).get_help() + "\n"
 
 
 class Members(Mapping[str, click.Command]):
@@ -45,14 +62,35 @@ class DefaultGroup(click.Group):
 
     So `lda texts/ --topics 50` is `lda fit texts/ --topics 50`, and `lda report run/` is unchanged.
     The help of the group is that of the default command and a list of all commands.
+
+    Args:
+        name: Its name.
+        default: Name of the default command.
+        commands: The commands by name.
+        page: File of its help, as terminals of at least 80 columns show it: making the commands
+            takes longer.
+        **attributes: Those of `click.Group`.
     """
 
     def __init__(
-        self, name: str, *, default: str, commands: Mapping[str, click.Command], **attributes: Any
+        self,
+        name: str,
+        *,
+        default: str,
+        commands: Mapping[str, click.Command],
+        page: Path,
+        **attributes: Any,
     ) -> None:
         # click changes them only when a command is added.
         super().__init__(name, cast(MutableMapping, commands), **attributes)
-        self._default = default
+        self._default, self._page = default, page
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the page of help, or make it for a narrow terminal."""
+        wide = ctx.terminal_width is None and shutil.get_terminal_size().columns >= _COLUMNS
+        if wide and ctx.command_path == f"{PROGRAM} {self.name}" and self._page.exists():
+            return self._page.read_text("utf-8").rstrip("\n")
+        return super().get_help(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the default command if none is named; a misspelt name is not an input."""

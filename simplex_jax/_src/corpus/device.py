@@ -99,8 +99,8 @@ def to_device(corpus: sp.csr_array | HostCorpus) -> DeviceCorpus:
     starts, room = _starts(host.lengths[order], 1)
     return DeviceCorpus(
         jax.device_put(_tokens(host, order, room)),
-        jnp.asarray(starts[0]),
-        jnp.asarray(order.astype(np.int32)),
+        jax.device_put(starts[0]),
+        jax.device_put(order.astype(np.int32)),
     )
 
 
@@ -247,7 +247,8 @@ def blocks(documents: int, batch_size: int) -> jax.Array:
     Ids from D on pad the last block.
     """
     count = -(-documents // batch_size)
-    return jnp.asarray(np.arange(count * batch_size, dtype=np.int32).reshape(count, batch_size))
+    ids = np.arange(count * batch_size, dtype=np.int32)
+    return jax.device_put(ids.reshape(count, batch_size))
 
 
 def block_stream(documents: int, batch_size: int) -> batches.Stream:

@@ -1,5 +1,6 @@
 """The embedded corpus, the same on every machine: the State of the Union addresses."""
 
+import functools
 import lzma
 from importlib import resources
 
@@ -50,6 +51,7 @@ def embedded_years() -> list[int]:
     return [int(name.split("-")[0]) for name, _ in _lines()]
 
 
+@functools.cache
 def _lines() -> list[tuple[str, str]]:
     """Return names and texts."""
     packed = resources.files("simplex_jax._src.corpus").joinpath("data", _FILE).read_bytes()

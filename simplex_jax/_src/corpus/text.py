@@ -1,4 +1,4 @@
-"""Text to counts: tokens and vocabulary limits, with scikit-learn's `CountVectorizer`."""
+"""Text to counts: tokens and vocabulary limits."""
 
 import functools
 import itertools
@@ -6,9 +6,11 @@ import os
 import re
 import unicodedata
 import warnings
-from collections import Counter
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -330,32 +332,19 @@ def from_texts(
         vocabulary = distinct_words(vocabulary, source)
         words_nfc = distinct_words([composed(word) for word in vocabulary], source)
     reader = _Reader(options, keep_stop_words=vocabulary is not None)
-    # Slow to import, and not needed for corpora of counts.
-    with needed("counting the words of texts"):
-        from sklearn.feature_extraction.text import CountVectorizer
-
-    vectorizer = CountVectorizer(
-        analyzer=reader.terms, lowercase=False, vocabulary=words_nfc, dtype=np.int64
-    )
     excerpts = list[str]()
 
-    def documents() -> Iterator[str | list[str]]:
-        # CountVectorizer decodes bytes, and raises a ValueError for NaN, a missing text of pandas.
+    def documents() -> Iterator[list[str]]:
         for number, text in enumerate(texts):
             checked = _checked_text(text, number, source)
             excerpts.append(excerpt(checked if isinstance(checked, str) else " ".join(checked)))
-            yield checked
+            yield reader.terms(checked)
 
-    try:
-        counts = sp.csr_array(vectorizer.fit_transform(documents()))
-    except CorpusError:
-        raise
-    except ValueError:  # an empty vocabulary
-        counts = sp.csr_array((len(excerpts), 0), dtype=np.int64)
+    counts, found = _counted(documents(), words_nfc)
+    words: Sequence[str]
     if vocabulary is None:
-        found = np.asarray(vectorizer.get_feature_names_out() if counts.shape[1] else [], object)
         chosen, lost = _limited(counts, options)
-        counts, words = counts[:, chosen], found[chosen].tolist()
+        counts, words = counts[:, chosen], [found[column] for column in chosen]
     else:
         words, lost = vocabulary, {"not in the vocabulary": reader.kept - int(counts.sum())}
     if counts.nnz:
@@ -374,6 +363,33 @@ def from_texts(
     if vocabulary is None and (problem := reader.problem()):
         warnings.warn(f"{source}: {problem}", stacklevel=2)
     return corpus._replace(excerpts=tuple(excerpts), tokens=told)
+
+
+def _counted(
+    documents: Iterable[list[str]], words: Sequence[str] | None
+) -> tuple[sp.csr_array, Sequence[str]]:
+    """Return the counts of some words, by default of all in alphabetical order, and the words."""
+    columns: dict[str, int] = defaultdict(lambda: len(columns))
+    if words is not None:
+        columns = {word: column for column, word in enumerate(words)}
+    tokens, ends = array("i"), array("q", [0])
+    for document in documents:
+        if words is None:
+            tokens.extend(map(columns.__getitem__, document))
+        else:
+            tokens.extend(columns[word] for word in document if word in columns)
+        ends.append(len(tokens))
+    shape = (len(ends) - 1, len(columns))
+    indices = np.array(tokens, np.intc)
+    starts = np.array(ends, np.intc if len(tokens) < 2**31 else np.int64)
+    if words is None:
+        words = sorted(columns)
+        place = np.empty(len(words), np.intc)
+        place[[columns[word] for word in words]] = np.arange(len(words))
+        indices = place[indices]
+    counts = sp.csr_array((np.ones(len(indices), np.int64), indices, starts), shape=shape)
+    counts.sum_duplicates()
+    return counts, words
 
 
 def _checked_text(text: Any, number: int, source: str) -> str | list[str]:
@@ -525,17 +541,21 @@ def _no_word_error(options: TextOptions, documents: int, reader: "_Reader") -> t
     return problem, "lower min_df, raise max_df, or check that this is text, one document each"
 
 
+@functools.cache
+def _english_stop_words() -> frozenset[str]:
+    """Return the list of scikit-learn, which takes a second to import."""
+    file = resources.files("simplex_jax._src.corpus").joinpath("data", "english_stop_words.txt")
+    return frozenset(file.read_text("utf-8").split())
+
+
 class _Reader:
     """Finds the terms of documents, words or runs of words, and counts what it drops."""
 
     def __init__(self, options: TextOptions, *, keep_stop_words: bool) -> None:
-        with needed("the list of English stop words"):
-            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
         self._options, self._split = options, _splitter(options)
         stop_list: Iterable[str] = ()
         if not keep_stop_words and options.stop_words == "english":
-            stop_list = ENGLISH_STOP_WORDS
+            stop_list = _english_stop_words()
         elif not keep_stop_words and options.stop_words != "none":
             stop_list = [line for _, line in text_lines(Path(options.stop_words))]
         # Stop words are split like the text, so that "don't" stops the words it becomes; those of
@@ -543,7 +563,7 @@ class _Reader:
         split = (self._split(entry)[0] or self._split(entry.upper())[0] for entry in stop_list)
         self._stop = set(itertools.chain.from_iterable(split))
         if not keep_stop_words and options.stop_words == "english":
-            self._stop |= ENGLISH_STOP_WORDS | _CONTRACTIONS
+            self._stop |= _english_stop_words() | _CONTRACTIONS
         self.kept = 0  # terms returned
         self._found = self._stopped = 0
         self._others = Counter[str]()  # runs of letters and digits that are no words

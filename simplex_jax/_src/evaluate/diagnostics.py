@@ -6,8 +6,8 @@ from typing import TypeGuard
 
 import numpy as np
 from jax.typing import ArrayLike
-
-from simplex_jax._src.extras import needed
+from scipy import special
+from scipy.fft import next_fast_len
 
 ENOUGH = 50
 """Estimated effective samples from which intervals are shown.
@@ -30,10 +30,10 @@ _SHARE = "prevalence "  # followed by the number of a topic
 def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
     """Compute R-hat and the effective sample size of each traced quantity.
 
-    Both are rank-normalised (Vehtari et al. 2021), as computed by ArviZ. R-hat is the larger of the
-    bulk and the folded (tail) split R-hat; the effective sample size is the bulk one, over all
-    chains. Aim for an R-hat below 1.01 and an effective size of 100 a chain. Trace quantities with
-    the same meaning in every chain, or match the topics first.
+    Both are rank-normalised (Vehtari et al. 2021), the same as ArviZ computes. R-hat is the larger
+    of the bulk and the folded (tail) split R-hat; the effective sample size is the bulk one, over
+    all chains. Aim for an R-hat below 1.01 and an effective size of 100 a chain. Trace quantities
+    with the same meaning in every chain, or match the topics first.
 
     Args:
         traces: Samples of a scalar by name, [chains, samples].
@@ -78,22 +78,79 @@ def _diagnose(name: str, trace: ArrayLike) -> dict[str, float]:
 def _rhat(name: str, array: np.ndarray) -> float:
     if not _moves(name, array) or len(array) == 1:
         return np.nan
-    with needed("R-hat"):
-        from arviz_stats.base import array_stats  # here, since it takes half a second
-
+    halves = _halves(array)
+    folded = abs(halves - np.median(halves))
     with np.errstate(divide="ignore", invalid="ignore"):  # constant chains
-        return float(array_stats.rhat(array, chain_axis=0, draw_axis=1))
+        return max(_spread(_normal_scores(halves)), _spread(_normal_scores(folded)))
 
 
 def _ess(name: str, array: np.ndarray) -> float:
-    # Of shorter halves of chains, ArviZ sums no correlations: it returns N log10(N).
+    # Of shorter halves of chains no correlations are summed, so that it would be N log10(N).
     if not _moves(name, array) or array.shape[1] < SHORTEST:
         return np.nan
-    with needed("an effective sample size"):
-        from arviz_stats.base import array_stats
-
     with np.errstate(divide="ignore", invalid="ignore"):
-        return float(array_stats.ess(array, chain_axis=0, draw_axis=1))
+        return _effective(_normal_scores(_halves(array)))
+
+
+# The measures of Vehtari et al. (2021), with the bits of ArviZ, which takes a second to import.
+
+
+def _halves(array: np.ndarray) -> np.ndarray:
+    """Return the halves of chains as chains, without a middle sample."""
+    half = array.shape[1] // 2
+    return np.vstack((array[:, :half], array[:, -half:]))
+
+
+def _normal_scores(array: np.ndarray) -> np.ndarray:
+    """Return the normal quantiles of the ranks among all samples (Blom 1958)."""
+    _, places, counts = np.unique(array.ravel(), return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2  # of equal samples the mean of theirs
+    scores = special.ndtri((ranks - 3 / 8) / (array.size + 1 / 4))
+    return scores[places].reshape(array.shape)
+
+
+def _spread(chains: np.ndarray) -> float:
+    """Return the R-hat of chains."""
+    draws = chains.shape[1]
+    between = draws * np.var(np.mean(chains, axis=1), ddof=1)
+    within = np.mean(np.var(chains, axis=1, ddof=1))
+    return float(np.sqrt((between / within + draws - 1) / draws))
+
+
+def _effective(chains: np.ndarray) -> float:
+    """Return the effective sample size of chains, by Geyer's initial monotone sequence (1992)."""
+    if np.ptp(chains) < np.finfo(float).resolution:
+        return float(chains.size)
+    count, draws = chains.shape
+    room = next_fast_len(2 * draws, real=True)
+    spectrum = np.fft.rfft(chains - chains.mean(axis=1, keepdims=True), n=room)
+    covariances = np.fft.irfft(spectrum * np.conjugate(spectrum), n=room)[:, :draws] / draws
+    covariance = np.ascontiguousarray(covariances.T).mean(axis=1)
+    within = covariance[0] * draws / (draws - 1.0)
+    total = within * (draws - 1.0) / draws
+    if count > 1:
+        total += np.var(chains.mean(axis=1), ddof=1)
+    correlation = 1.0 - (within - covariance) / total
+    even, odd = 1.0, correlation[1]
+    kept = np.zeros(draws)
+    kept[:2] = even, odd
+    t = 1
+    while t < draws - 3 and even + odd > 0:  # sums of pairs are positive
+        even, odd = correlation[t + 1], correlation[t + 2]
+        if even + odd >= 0:
+            kept[t + 1 : t + 3] = even, odd
+        t += 2
+    last = t - 2
+    if even > 0:
+        kept[last + 1] = even
+    for t in range(1, last - 1, 2):  # and do not grow
+        before = kept[t - 1] + kept[t]
+        if kept[t + 1] + kept[t + 2] > before:
+            kept[t + 1 : t + 3] = before / 2
+    time = -1.0 + 2.0 * np.sum(kept[: last + 1]) + np.sum(kept[last + 1 : last + 2])
+    if np.isnan(kept).any():
+        return np.nan
+    return float(chains.size / max(time, 1 / np.log10(chains.size)))
 
 
 def _moves(name: str, array: np.ndarray) -> bool:

@@ -19,7 +19,6 @@ from simplex_jax._src import arguments
 from simplex_jax._src.base import current_step
 from simplex_jax._src.draws.native import LIBRARY
 from simplex_jax._src.evaluate.fits import Fitted
-from simplex_jax._src.extras import needed
 from simplex_jax._src.models import files, verdict
 from simplex_jax._src.models.goal import BY_RULE
 from simplex_jax._src.models.options import as_json
@@ -239,8 +238,6 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     SIGINT (Ctrl-C) and SIGTERM end the run early, with a checkpoint if it has a directory for them,
     and summarise the samples so far. A second signal stops at once.
     """
-    with needed("a fit"):
-        import arviz_stats  # noqa: F401, whose measures of convergence come last
     # Checks the arguments before preparing the run, which may be slow.
     calls_of(arguments.hooks)
     check_alike(planned, resumed=arguments.resume)

@@ -1,26 +1,30 @@
 """Charts of the report as SVG elements, coloured by the style sheet of the page."""
 
-import io
+import html
 import math
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from simplex_jax._src.evaluate.diagnostics import finite
-from simplex_jax._src.extras import needed
 
-# Matplotlib needs numeric colours; the page has named ones, for light and dark mode.
-_COLOURS = {
-    "var(--soft)": "#010203",
-    "var(--line)": "#010204",
-    "var(--faint)": "#010205",
-    "var(--accent)": "#010206",
-}
 _STYLES = (("var(--faint)", 1.4), ("var(--accent)", 2.2), ("var(--soft)", 1.0))
 SAMPLES = (("", "one sample"), ("_average", "average of samples"))
 """Curves of a measure: suffixes of the names in the metrics, and legends."""
+
+_WIDTH, _HEIGHT = 403.0, 223.0
+_ROW, _LETTER = 14.0, 5.6  # of type: the distance of lines, and the width of a letter
+_MARGIN = 0.05  # of the extent of the data, on each side
+_MOST_TICKS, _MOST_MARKS = 6, 24
+
+
+class _Curve(NamedTuple):
+    legend: str
+    colour: str
+    width: float
+    x: np.ndarray
+    y: np.ndarray
 
 
 def curves(
@@ -37,60 +41,98 @@ def curves(
     `metrics` are the evaluations in order, each with `key` and, if measured, the measure with each
     ending. The axis labels are `label` and `name`; a dashed line marks an ideal level.
 
-    Returns an `<svg>` element; its ids begin with measure and key, so a page can have several.
+    Returns an `<svg>` element.
     """
-    with needed("the report"):  # here, so that commands that draw nothing do not wait for it
-        import matplotlib
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+    drawn = []
+    for number, (ending, legend) in enumerate(endings):
+        points = [
+            (record[key], record[measure + ending])
+            for record in metrics
+            if finite(record.get(measure + ending))
+        ]
+        if points:
+            x, y = np.array(points, np.float64).T
+            drawn.append(_Curve(legend, *_STYLES[number % len(_STYLES)], x, y))
+    return _drawing(drawn, label, name, level)
 
-    soft, line = _COLOURS["var(--soft)"], _COLOURS["var(--line)"]
-    style: dict[Any, Any] = {
-        "svg.fonttype": "none",  # text stays text, in the fonts of the page
-        "svg.hashsalt": measure + key,  # the same data give the same bytes
-        "axes.edgecolor": line,
-        "axes.facecolor": "none",
-        "figure.facecolor": "none",
-        "text.color": soft,
-        "axes.labelcolor": soft,
-        "xtick.color": soft,
-        "ytick.color": soft,
-        "font.size": 10,
-    }
-    with matplotlib.rc_context(style):
-        figure = Figure(figsize=(5.6, 3.1), layout="constrained")
-        axes = figure.add_subplot()
-        for number, (ending, legend) in enumerate(endings):
-            points = [
-                (record[key], record[measure + ending])
-                for record in metrics
-                if finite(record.get(measure + ending))
-            ]
-            if points:
-                marker = "o" if len(points) < 25 else None
-                x, y = zip(*points, strict=True)
-                colour, width = _STYLES[number % len(_STYLES)]
-                colour = _COLOURS[colour]
-                axes.plot(x, y, color=colour, lw=width, marker=marker, ms=3.5, label=legend)
-        axes.set(xlabel=label, ylabel=name)
-        if level is not None:
-            axes.axhline(level, color=soft, lw=1, ls="--")
-        axes.xaxis.set_major_locator(MaxNLocator(6))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
-        axes.grid(axis="y", color=line, lw=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-        if len(axes.get_legend_handles_labels()[1]) > 1:
-            axes.legend(frameon=False)
-        buffer = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
-    for name, colour in _COLOURS.items():
-        svg = svg.replace(colour, name)
-    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{measure}-{key}-", svg)
+
+def _drawing(drawn: Sequence[_Curve], label: str, name: str, level: float | None) -> str:
+    """Draw curves with their axes, and a legend above if there are several."""
+    everything = [curve.y for curve in drawn] + ([] if level is None else [np.array([level])])
+    x_ends, y_ends = _extent([curve.x for curve in drawn]), _extent(everything)
+    legends, top = _legends(drawn) if len(drawn) > 1 else ([], 8.0)
+    y_ticks = _ticks(*y_ends)
+    left = _ROW + 10 + _LETTER * max(len(f"{y:,.12g}") for y in y_ticks)
+    right, bottom = _WIDTH - 10, _HEIGHT - 2 * _ROW - 8
+
+    def across(x: float) -> float:
+        return left + (right - left) * (x - x_ends[0]) / (x_ends[1] - x_ends[0])
+
+    def up(y: float) -> float:
+        return bottom + (top - bottom) * (y - y_ends[0]) / (y_ends[1] - y_ends[0])
+
+    parts = [f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" font-size="10">']
+    line = 'style="stroke: var(--line); stroke-width: .8; fill: none"'
+    for y in y_ticks:
+        parts.append(f'<path d="M{left:.1f} {up(y):.1f}H{right:.1f}" {line}/>')
+        parts.append(_text(left - 5, up(y) + 3.5, f"{y:,.12g}", "end"))
+    parts.append(f'<path d="M{left:.1f} {top:.1f}V{bottom:.1f}H{right:.1f}" {line}/>')
+    for x in _ticks(*x_ends):
+        parts.append(f'<path d="M{across(x):.1f} {bottom:.1f}v3.5" {line}/>')
+        parts.append(_text(across(x), bottom + _ROW, f"{x:,.12g}", "middle"))
+    parts.append(_text((left + right) / 2, bottom + 2 * _ROW + 2, label, "middle"))
+    middle = (top + bottom) / 2
+    turn = f' transform="rotate(-90 10 {middle:.1f})"'
+    parts.append(_text(10, middle, name, "middle", turn))
+    if level is not None:
+        dashes = "stroke: var(--soft); stroke-dasharray: 4 3"
+        parts.append(f'<path d="M{left:.1f} {up(level):.1f}H{right:.1f}" style="{dashes}"/>')
+    for curve in drawn:
+        places = [(across(x), up(y)) for x, y in zip(curve.x, curve.y, strict=True)]
+        style = f"fill: none; stroke: {curve.colour}; stroke-width: {curve.width}"
+        joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(f'<polyline points="{joined}" style="{style}; stroke-linejoin: round"/>')
+        for x, y in places if len(places) <= _MOST_MARKS else ():
+            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2" style="fill: {curve.colour}"/>')
+    for x, y, curve in legends:
+        style = f"stroke: {curve.colour}; stroke-width: {curve.width}"
+        parts.append(f'<path d="M{x:.1f} {y - 3.5:.1f}h16" style="{style}"/>')
+        parts.append(_text(x + 20, y, curve.legend, "start"))
+    return "\n".join([*parts, "</svg>"])
+
+
+def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}'
+    return f'<text {place} style="fill: var(--soft)">{html.escape(text)}</text>'
+
+
+def _extent(values: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Return the ends of an axis that has room for all values."""
+    every = np.concatenate([np.zeros(0), *values])
+    low, high = (float(every.min()), float(every.max())) if every.size else (0.0, 1.0)
+    room = _MARGIN * ((high - low) or abs(high) or 1.0)
+    return low - room, high + room
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return a few round numbers between two."""
+    rough = (high - low) / _MOST_TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(n * power for n in (1, 2, 2.5, 5, 10) if n * power >= 0.999 * rough)
+    return [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _legends(drawn: Sequence[_Curve]) -> tuple[list[tuple[float, float, _Curve]], float]:
+    """Return the places of the legends, from left to right in rows, and the end of the last."""
+    places: list[tuple[float, float, _Curve]] = []
+    x, y = 34.0, _ROW
+    for curve in drawn:
+        width = 34 + _LETTER * len(curve.legend)
+        if places and x + width > _WIDTH:
+            x, y = 34.0, y + _ROW
+        places.append((x, y, curve))
+        x += width
+    return places, y + 8
 
 
 _MOST_LABELS = 200  # maps of more topics have no labels

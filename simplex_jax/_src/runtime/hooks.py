@@ -124,7 +124,7 @@ def calls_of(callbacks: Sequence[Callback]) -> Calls:
 def info_metrics(info: Info) -> dict[str, float]:
     """Return the numbers of an Info by name, such as `atoms.accepted`, averaged over chains."""
     return {
-        jax.tree_util.keystr(path, simple=True, separator="."): float(np.mean(leaf))
+        jax.tree_util.keystr(path, simple=True, separator="."): float(np.mean(np.asarray(leaf)))
         for path, leaf in jax.tree.leaves_with_path(info)
     }
 

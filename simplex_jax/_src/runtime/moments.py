@@ -55,6 +55,14 @@ def _deviation(squares: ArrayLike, within: ArrayLike, samples: ArrayLike) -> jax
     return jnp.sqrt(squares * share + within)
 
 
+def _ready(array: Any) -> Any:
+    """Return an array of a CPU as NumPy's, uncopied: its operations then need no compilation."""
+    if isinstance(array, jax.Array) and len(array.devices()) == 1:
+        (device,) = array.devices()
+        return np.asarray(array) if device.platform == "cpu" else array
+    return array
+
+
 class Moments:
     """Streaming mean and standard deviation of an array, over samples and over chains.
 
@@ -87,10 +95,13 @@ class Moments:
             return
         total = self.samples + other.samples
         share = other.samples / total
-        difference = other._mean - self._mean
-        self._mean = self._mean + share * difference
-        self._squares = self._squares + other._squares + self.samples * share * difference**2
-        self._within = self._within + share * (other._within - self._within)
+        mean, squares, within = (_ready(x) for x in (self._mean, self._squares, self._within))
+        others = (_ready(x) for x in (other._mean, other._squares, other._within))
+        mean_of_other, squares_of_other, within_of_other = others
+        difference = mean_of_other - mean
+        self._mean = mean + share * difference
+        self._squares = squares + squares_of_other + self.samples * share * difference**2
+        self._within = within + share * (within_of_other - within)
         self.samples = total
 
     @property

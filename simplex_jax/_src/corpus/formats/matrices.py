@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import scipy.io
+import scipy  # whose `io`, which is slow to import, is imported when it is used
 import scipy.sparse as sp
 
 from simplex_jax._src.corpus import files, vectors

@@ -277,7 +277,7 @@ def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD
     shard = min(shard, size)
     parts = []
     for first in range(0, size, shard):
-        some = family_rows.take(rows, first + jnp.arange(shard, dtype=jnp.int32))
+        some = _take(rows, np.arange(first, first + shard, dtype=np.int32))
         total: np.ndarray = np.zeros(())
         densities = []
         for number in range(count):
@@ -289,6 +289,9 @@ def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD
     proportions, log_p = (np.concatenate(part)[:size] for part in zip(*parts, strict=True))
     proportions = proportions.astype(np.float32)
     return Assignment(proportions[:, :-1], proportions[:, -1], log_p.T)
+
+
+_take = jax.jit(family_rows.take)  # one program, not one for each of its operations
 
 
 @jax.jit

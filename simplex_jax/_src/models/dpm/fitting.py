@@ -134,7 +134,7 @@ def record_evaluations(settings: Options, rows: int) -> Records:
         record: dict[str, float] = {
             "rows_per_second": round(passes * rows / max(event.seconds, 1e-9)),
             "capacity": int(event.state.occupancy.shape[-1]),
-            "moved": float(np.mean(event.info.moved)),
+            "moved": float(np.mean(np.asarray(event.info.moved))),
         }
         for name, values in _traced(event, chains).items():
             record[name] = float(values.mean())

@@ -95,7 +95,7 @@ def records(settings: Options, size: Size) -> Records:
         record: dict[str, float] = {
             "tokens_per_second": round(passes * size.tokens / max(event.seconds, 1e-9)),
             "capacity": int(event.state.counts.shape[-2]),
-            "waited": float(np.mean(event.info.waited)),
+            "waited": float(np.mean(np.asarray(event.info.waited))),
         }
         for name, values in _numbers(event, chains).items():
             record[name] = float(values.mean())

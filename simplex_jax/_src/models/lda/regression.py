@@ -112,12 +112,13 @@ class ProportionDraws:
         for first, last in cuts(token_ends(counts), SHARD):
             documents, order = side_by_side(counts[first:last], width)
             rows = np.pad(first + order, (0, width - len(order)))
-            self._parts.append((documents._replace(ids=jnp.asarray(rows, jnp.uint32)), rows, last))
+            self._parts.append(
+                (documents._replace(ids=jax.device_put(rows.astype(np.uint32))), rows, last)
+            )
 
     def draw(self, key: jax.Array, topics: np.ndarray, alpha: np.ndarray) -> np.ndarray:
         """Return proportions, float32 [D, K], given topics [K, V] and alpha [K]."""
-        tiny = np.finfo(np.float32).tiny
-        log_topics = jnp.log(jnp.maximum(jnp.asarray(topics, jnp.float32), tiny))
+        log_topics = _log(jax.device_put(np.asarray(topics, np.float32)))
         concentrations = jnp.asarray(alpha, jnp.float32)
         engine = engines.resolve(self._engine, len(topics))
         result = np.empty((self._size, len(topics)), np.float32)
@@ -139,6 +140,11 @@ class ProportionDraws:
 def draw_key(seed: int, number: int) -> jax.Array:
     """Return the key of a draw from its number."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), _STREAM), number)
+
+
+@jax.jit
+def _log(topics: jax.Array) -> jax.Array:
+    return jnp.log(jnp.maximum(topics, jnp.finfo(jnp.float32).tiny))
 
 
 @partial(jax.jit, static_argnames=("sweeps", "engine"))

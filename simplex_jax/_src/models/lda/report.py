@@ -210,7 +210,7 @@ def explorer(fitted: Fit) -> dict[str, Any]:
         "words": [fitted.vocabulary[word] for word in words],
         "overall": _logs(overall[words]),
         "documents": [fitted.names[d] for d in shown],
-        "mixtures": [_mixture(fitted.proportions[d]) for d in shown],
+        "mixtures": _mixtures(fitted.proportions[shown]),
         "all": {"words": len(fitted.vocabulary), "documents": fitted.corpus["documents"]},
     }
 
@@ -275,9 +275,12 @@ def _shown(proportions: np.ndarray) -> np.ndarray:
     return np.unique(np.concatenate(leading))
 
 
-def _mixture(proportions: np.ndarray) -> list[list[int]]:
-    order = np.argsort(-proportions, kind="stable")[:_MIXTURE]
-    return [[int(k), share] for k in order if (share := round(1000 * float(proportions[k])))]
+def _mixtures(proportions: np.ndarray) -> list[list[list[int]]]:
+    """Return the leading topics of documents, with their proportions in thousandths."""
+    order = np.argsort(-proportions, axis=1, kind="stable")[:, :_MIXTURE]
+    leading = np.take_along_axis(proportions, order, axis=1).astype(np.float64)
+    pairs = np.stack([order, np.rint(1000 * leading).astype(int)], axis=-1)
+    return [[pair for pair in row if pair[1]] for row in pairs.tolist()]
 
 
 def summary(fitted: Fit) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def padded_target(
     cosines[: table.shape[0]] = table @ topics.T
     gram = topics @ topics.T
     return local.Target(
-        jnp.asarray(cosines), jnp.asarray(gram), jnp.float32(alpha), jnp.float32(kappa1)
+        jax.device_put(cosines), jax.device_put(gram), jnp.float32(alpha), jnp.float32(kappa1)
     )
 
 
@@ -246,9 +246,9 @@ def record_evaluations(settings: Options, documents: int) -> Records:
         measures: dict[str, float] = {"documents_per_second": rate}
         for name in ("kinetic", "thermostat", "gradient_noise", "step_size", "acceptance"):
             if (value := info.get(name)) is not None:
-                measures[name] = float(np.mean(value))
-        measures["local_acceptance"] = float(np.mean(event.info.local_acceptance))
-        return measures | {"fit": float(np.mean(event.info.fit))}
+                measures[name] = float(np.mean(np.asarray(value)))
+        measures["local_acceptance"] = float(np.mean(np.asarray(event.info.local_acceptance)))
+        return measures | {"fit": float(np.mean(np.asarray(event.info.fit)))}
 
     return Records(documents, settings.batch_size or documents, measure)
 

@@ -85,11 +85,11 @@ def to_device(vectors: sp.csr_array) -> UnitDocuments:
     vectors.data /= lengths[rows]
     ordered = vectors[order]
     corpus = DeviceCorpus(
-        jnp.asarray(ordered.indices.astype(np.int32)),
-        jnp.asarray(ordered.indptr.astype(np.int32)),
-        jnp.asarray(order.astype(np.int32)),
+        jax.device_put(ordered.indices.astype(np.int32)),
+        jax.device_put(ordered.indptr.astype(np.int32)),
+        jax.device_put(order.astype(np.int32)),
     )
-    return UnitDocuments(corpus, jnp.asarray(ordered.data.astype(np.float32)))
+    return UnitDocuments(corpus, jax.device_put(ordered.data.astype(np.float32)))
 
 
 def num_documents(documents: UnitDocuments) -> int:

@@ -64,9 +64,9 @@ def completion(observed: sp.csr_array, target: sp.csr_array) -> Completion:
     rows, columns = entries.coords
     return Completion(
         corpus,
-        jnp.asarray(columns.astype(np.int32)),
-        jnp.asarray(place[rows]),
-        jnp.asarray(entries.data.astype(np.float32)),
+        jax.device_put(columns.astype(np.int32)),
+        jax.device_put(place[rows]),
+        jax.device_put(entries.data.astype(np.float32)),
     )
 
 

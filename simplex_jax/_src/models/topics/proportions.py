@@ -38,7 +38,7 @@ _BURN_IN = 6  # after labels are initialised
 # or two words often agree by chance.
 _AT_ONCE = 5
 _SWEEPS = 640
-_FEWER, _FEWEST = 4, 64  # factor by which arrays of documents shrink, and their smallest width
+_FEWER, _FEWEST = 8, 64  # factor by which arrays of documents shrink, and their smallest width
 _MOST_TOKENS = 2**21  # of a shard, which ends earlier if documents are long
 _MOST_SHARES = 2**22  # likewise, if there are many topics
 _TINY = np.finfo(np.float32).tiny
@@ -261,8 +261,13 @@ def _one_chain(
 
 def log_of(draw: Draw) -> jax.Array:
     """Return the logarithm of topics [k, V], finite except in rows that are no topics."""
-    logs = jnp.log(jnp.maximum(jnp.asarray(draw.topics, jnp.float32), _TINY))
-    return jnp.where(jnp.asarray(draw.alpha)[:, None] > 0, logs, -jnp.inf)
+    return _log_of(np.asarray(draw.topics, np.float32), np.asarray(draw.alpha))
+
+
+@jax.jit
+def _log_of(topics: jax.Array, alpha: jax.Array) -> jax.Array:
+    logs = jnp.log(jnp.maximum(topics, _TINY))
+    return jnp.where(alpha[:, None] > 0, logs, -jnp.inf)
 
 
 def _each_shard(
@@ -277,7 +282,7 @@ def _each_shard(
         part = counts.rows(first, last) if isinstance(counts, Stored) else counts[first:last]
         documents, order = side_by_side(part, width)
         numbers = np.pad(_identities(part)[order], (0, width - len(order)))
-        means, errors = infer(documents._replace(ids=jnp.asarray(numbers)))
+        means, errors = infer(documents._replace(ids=jax.device_put(numbers)))
         rows = np.empty((last - first, means.shape[1]), np.float32)
         error = np.empty(last - first, np.float32)
         rows[order], error[order] = means[: last - first], errors[: last - first]
@@ -368,9 +373,9 @@ def _in_chains(documents: Documents, rows: np.ndarray, waiting: np.ndarray) -> D
     numbers = _mix((ids[:, None].astype(np.uint64) << np.uint64(8)) | chain.astype(np.uint64))
     return Documents(
         tokens,
-        jnp.asarray((starts[:, None] + room * chain).astype(np.int32).ravel()),
-        jnp.asarray(np.repeat(np.where(waiting, lengths, 0), CHAINS)),
-        jnp.asarray((numbers >> np.uint64(32)).astype(np.uint32).ravel()),
+        jax.device_put((starts[:, None] + room * chain).astype(np.int32).ravel()),
+        jax.device_put(np.repeat(np.where(waiting, lengths, 0), CHAINS)),
+        jax.device_put((numbers >> np.uint64(32)).astype(np.uint32).ravel()),
     )
 
 
@@ -466,8 +471,8 @@ def side_by_side(counts: sp.csr_array, width: int) -> tuple[Documents, np.ndarra
     ends = np.cumsum(lengths[order])
     padding = (0, width - len(order))
     documents = Documents(
-        jnp.asarray(np.pad(tokens, (0, room - len(tokens)))),
-        jnp.asarray(np.pad(ends - lengths[order], padding).astype(np.int32)),
-        jnp.asarray(np.pad(lengths[order], padding).astype(np.int32)),
+        jax.device_put(np.pad(tokens, (0, room - len(tokens)))),
+        jax.device_put(np.pad(ends - lengths[order], padding).astype(np.int32)),
+        jax.device_put(np.pad(lengths[order], padding).astype(np.int32)),
     )
     return documents, order
