@@ -189,7 +189,7 @@ class _Loop:
 
     def __init__(
         self,
-        advance: Callable[[Stream, State, int], tuple[State, Info, PyTree]],
+        advance: Callable[[Stream, State, int], tuple[State, Info, PyTree, jax.Array]],
         reader: feed.Reader,
         times: _Times,
         calls: Calls,
@@ -246,7 +246,7 @@ class _Loop:
     def _compile(self, stream: Stream, state: State) -> PyTree:
         """Compile the program by running zero updates, and return what it collects."""
         started = time.perf_counter()
-        _, _, collected = jax.block_until_ready(self._advance(stream, state, 0))
+        _, _, collected, _ = jax.block_until_ready(self._advance(stream, state, 0))
         self._compile_seconds += time.perf_counter() - started
         return collected
 
@@ -267,7 +267,7 @@ class _Loop:
         result = self._advance(block.stream, before, length)
         if self._step + length == block.end:
             self._reader.read_ahead()  # while the device works
-        self.state, info, collected = jax.block_until_ready(result)
+        self.state, info, collected, has_nan = jax.block_until_ready(result)
         elapsed = processes.broadcast(time.perf_counter() - started)
         self._seconds += elapsed
         if self._grow is not None:
@@ -276,7 +276,7 @@ class _Loop:
         step, thin = self._step, self._times.thin
         if count := (step + length) // thin - step // thin:
             self._pieces.append(_first(collected, count))
-        if _has_nan(self.state):
+        if has_nan:
             raise FloatingPointError(_describe(self._advance, block.stream, before, step, length))
         self._step += length
         if self._step == block.end:
@@ -301,7 +301,6 @@ class _Loop:
         self._stop = processes.any_of([over, *answers, *pulses])
 
 
-@jax.jit
 def _has_nan(state: State) -> jax.Array:
     return jnp.stack([jnp.isnan(leaf).any() for _, leaf in _floats(state)] or [False]).any()
 
@@ -319,9 +318,9 @@ def _floats(state: State) -> list[tuple[str, jax.Array]]:
 def _describe(advance: Callable, stream: Stream, state: State, step: int, length: int) -> str:
     """Name the leaves that became NaN and the first of `length` updates at fault, by bisection."""
     fewest = bisect.bisect_left(
-        range(1, length + 1), True, key=lambda n: bool(_has_nan(advance(stream, state, n)[0]))
+        range(1, length + 1), True, key=lambda n: bool(advance(stream, state, n)[3])
     )
-    end, _, _ = advance(stream, state, fewest + 1)
+    end, *_ = advance(stream, state, fewest + 1)
     names = [name for name, leaf in _floats(end) if bool(jnp.isnan(leaf).any())]
     number = step + fewest + 1
     reason = (
@@ -360,10 +359,11 @@ def _advance(
     *,
     thin: int,
     slots: int,
-) -> tuple[State, Info, PyTree]:
+) -> tuple[State, Info, PyTree, jax.Array]:
     """Do `length` updates; return the state, the last info, and up to `slots` collected values.
 
-    The length is not static: a while loop costs the same as a scan, and one program serves all.
+    Also return whether a number of the state is NaN. The length is not static: a while loop costs
+    the same as a scan, and one program serves all.
     """
     state_shape, info_shape = jax.eval_shape(_update, keys, update, stream, state)
     shapes = jax.eval_shape(collect, state_shape, info_shape)
@@ -382,7 +382,9 @@ def _advance(
         return state, info, collected
 
     empty = jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), shapes)
-    return jax.lax.fori_loop(0, length, body, (state, _zeros(info_shape), empty))
+    start_of_loop = state, _zeros(info_shape), empty
+    state, info, collected = jax.lax.fori_loop(0, length, body, start_of_loop)
+    return state, info, collected, _has_nan(state)
 
 
 @jax.jit
