@@ -55,14 +55,6 @@ def _deviation(squares: ArrayLike, within: ArrayLike, samples: ArrayLike) -> jax
     return jnp.sqrt(squares * share + within)
 
 
-def _ready(array: Any) -> Any:
-    """Return an array of a CPU as NumPy's, uncopied: its operations then need no compilation."""
-    if isinstance(array, jax.Array) and len(array.devices()) == 1:
-        (device,) = array.devices()
-        return np.asarray(array) if device.platform == "cpu" else array
-    return array
-
-
 class Moments:
     """Streaming mean and standard deviation of an array, over samples and over chains.
 
@@ -95,14 +87,20 @@ class Moments:
             return
         total = self.samples + other.samples
         share = other.samples / total
-        mean, squares, within = (_ready(x) for x in (self._mean, self._squares, self._within))
-        others = (_ready(x) for x in (other._mean, other._squares, other._within))
-        mean_of_other, squares_of_other, within_of_other = others
+        mean, squares, within = self._parts()
+        mean_of_other, squares_of_other, within_of_other = other._parts()
         difference = mean_of_other - mean
         self._mean = mean + share * difference
         self._squares = squares + squares_of_other + self.samples * share * difference**2
         self._within = within + share * (within_of_other - within)
         self.samples = total
+
+    def _parts(self) -> list[Any]:
+        """Return the arrays, on a CPU as NumPy's, uncopied: operations on these compile nothing."""
+        parts = [self._mean, self._squares, self._within]
+        if self._sharding is None and jax.default_backend() == "cpu":
+            return [np.asarray(part) for part in parts]
+        return parts
 
     @property
     def mean(self) -> np.ndarray:
