@@ -202,8 +202,8 @@ def _cuts(draws: np.ndarray) -> list[np.ndarray]:
     distances = 1 - co_clustering(draws)
     tree = hierarchy.linkage(squareform(distances, checks=False), method="average")
     children = tree[:, :2].astype(int)
-    # Merges by their height, and of equal heights in the order of `hierarchy.cut_tree`, which takes
-    # seconds for 2000 rows: those that are found last from the root, level by level, come first.
+    # Merges by their height, and of equal heights in the order of `hierarchy.cut_tree`, which can
+    # take a second for 2000 rows: those found last from the root, level by level, come first.
     found = [2 * n - 2]
     for node in found:
         found.extend(child for child in children[node - n, ::-1].tolist() if child >= n)
