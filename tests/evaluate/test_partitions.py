@@ -6,6 +6,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.cluster import hierarchy
+from scipy.spatial.distance import squareform
 from scipy.stats import entropy
 from sklearn import metrics
 
@@ -166,3 +168,20 @@ def test_one_row_and_one_draw() -> None:
 def test_bad_input_is_named(call, message) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_cuts_of_the_tree_are_those_of_scipy():
+    """Of draws with many equal distances, whose merges SciPy takes in an order of its own."""
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        n, clusters = rng.integers(12, 60), rng.integers(1, 10)
+        common = rng.integers(clusters, size=n)
+        others = rng.integers(clusters, size=(rng.integers(1, 20), n))
+        draws = partitions._compact(np.where(rng.random(others.shape) < 0.2, others, common))
+        distances = 1 - partitions.co_clustering(draws)
+        tree = hierarchy.linkage(squareform(distances, checks=False), method="average")
+        cuts = partitions._cuts(draws)
+        assert len(cuts) == draws.max() + 1
+        expected = hierarchy.cut_tree(tree, np.arange(1, len(cuts) + 1)).T
+        for cut, levels in zip(cuts, expected, strict=True):
+            np.testing.assert_array_equal(cut, np.unique(levels, return_inverse=True)[1])
