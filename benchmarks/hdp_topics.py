@@ -240,7 +240,7 @@ def compared(task: Task, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
         )
         row |= {"least": min(fitted.num_topics_posterior), "most": max(fitted.num_topics_posterior)}
         row |= {"lasting": len(fitted.topics), "told": float(fitted.prevalence.sum())}
-        row |= {name: told["mean"] for name, told in fitted.concentrations.items()}
+        row |= {"alpha": fitted.alpha, "gamma": fitted.gamma}
         yield {"model": f"hdp from {start}"} | row
     for topics in given.topics if "lda" in given.tools else ():
         _, row = ours(lda.fit, of_lda, task, given, num_topics=topics, alpha="learn-asymmetric")

@@ -70,7 +70,8 @@ EACH = [name if name == "lda" else pytest.param(name, marks=pytest.mark.slow) fo
 @pytest.mark.parametrize("command", EACH)
 def test_a_directory_in_use_is_refused_at_once(texts, tmp_path, command):
     out = tmp_path / "run"
-    options = [*TINY, *COMMANDS[command]]
+    # A run that is over when it is resumed needs a sample.
+    options = [*TINY, *COMMANDS[command], "--sample-every", 1]
     assert invoke(command, texts, *options, "--holdout", 0, "--out", out).exit_code == 0
     config = (out / "config.json").read_bytes()
     (out / "summary.json").unlink()  # as if it had been cut
@@ -245,6 +246,7 @@ def test_a_stored_corpus_streams_with_defaults(tmp_path):
     assert settings["batch_size"] == len(lines) - len(lines) // 10
 
 
+@pytest.mark.filterwarnings("ignore:the run takes about")
 @pytest.mark.parametrize("command", EACH)
 def test_a_run_that_is_cut_before_its_first_evaluation_has_a_report(
     texts, tmp_path, monkeypatch, command

@@ -49,9 +49,9 @@ def run(texts, tmp_path_factory):
 
 @pytest.mark.slow
 def test_chains_learning_and_samples(run):
-    config = json.loads((run / "config.json").read_text())
-    assert config["settings"]["chains"] == 2
-    assert config["settings"]["alpha"] == config["settings"]["beta"] == "learn"
+    settings = json.loads((run / "config.json").read_text())["settings"]
+    assert settings["chains"] == 2
+    assert (settings["alpha"], settings["beta"]) == ("learn-asymmetric", "learn")
     assert len(list((run / "samples").iterdir())) == 3
     with np.load(run / "topics.npz", allow_pickle=False) as arrays:
         assert (arrays["alpha_sd"] > 0).all()
@@ -302,11 +302,11 @@ def test_store_and_stream(texts, tmp_path):
     store = tmp_path / "store"
     result = invoke("lda", "store", texts, store, "--min-df", 1, "--max-df", 1.0)
     assert result.exit_code == 0, result.stderr
-    assert "40 documents, 160 tokens, 8 words" in result.stderr
+    assert "40 documents, 160 tokens, 8 words" in result.stdout
     sizes = ["--topics", 2, "--steps", 6, "--batch-size", 10]
     result = invoke("lda", store, *sizes, "--stream", "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
-    assert "lda transform --model" in result.stderr
+    assert "lda transform --model" in result.stdout
     assert not (tmp_path / "run" / "doc_topics.npz").exists()
     assert "perplexity_average" in (tmp_path / "run" / "metrics.jsonl").read_text()
     assert json.loads((tmp_path / "run" / "config.json").read_text())["corpus"]["held_out"] == 4

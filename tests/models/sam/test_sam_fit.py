@@ -390,7 +390,7 @@ def test_no_document_need_have_a_direction_but_to_be_predicted(whole):
 def test_a_fit_is_saved_loaded_and_used(counted, tmp_path):
     place = counted.save(tmp_path / "run")
     loaded = sam.Fit.load(place)
-    assert_same(loaded, counted, "state", "diagnostics")
+    assert_same(loaded, counted, "state", "diagnostics", "samples")
     assert {path.name for path in place.iterdir()} >= {"report.html", *sam.MODEL.files.names}
     assert loaded.report(tmp_path / "one.html").read_text() == (place / "report.html").read_text()
     order = np.random.default_rng(0).permutation(len(CORPUS.vocabulary))
@@ -404,7 +404,7 @@ def test_a_fit_is_saved_loaded_and_used(counted, tmp_path):
     unknown = loaded.transform(corpus.from_counts([[1]], ["zebra"]))
     np.testing.assert_allclose(unknown, [[1 / 3] * 3], rtol=1e-6)
     wrong = dataclasses.replace(counted, topics=0.5 * counted.topics).save(tmp_path / "wrong")
-    with pytest.raises(RunError, match=r"topics.npz: the topics of mean are not of length 1"):
+    with pytest.raises(RunError, match=r"topics.npz: the topics are not of length 1"):
         sam.Fit.load(wrong)
 
 
