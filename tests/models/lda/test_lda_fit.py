@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.models import lda as topics
-from simplex_jax._src.models.lda import model as lda
 from simplex_jax._src.models.lda import posterior
+from simplex_jax._src.models.lda.kernel import Info
 from simplex_jax._src.models.topics.data import size_of
 from simplex_jax._src.runtime.hooks import Event
 
@@ -131,7 +131,7 @@ def test_documents_and_passes_are_counted_as_visited(counts, expected):
     """Blocks of memoised counts are short at the end of a pass, random subsets never."""
     settings = topics.resolve(COUNTS, 2, counts=counts, batch_size=9)
     records = posterior.records(settings, size_of(COUNTS))
-    records(Event(6, 0, 9, 2.0, 0.0, None, lda.Info(None, None), {}))
+    records(Event(6, 0, 9, 2.0, 0.0, None, Info(None, None), {}))
     (record,) = records.records
     assert (record["documents"], record["passes"]) == expected
     assert record["tokens_per_second"] == round(expected[1] * COUNTS.sum() / 2)

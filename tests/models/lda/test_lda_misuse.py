@@ -117,7 +117,7 @@ def test_a_single_sample_of_the_process_is_not_certain(tmp_path):
     assert np.isnan(fitted.prevalence_sd).all()
     assert np.isnan(fitted.gamma_sd)
     assert fitted.alpha_sd == 0
-    loaded = hdp.load(fitted.save(tmp_path / "run"))
+    loaded = hdp.Fit.load(fitted.save(tmp_path / "run"))
     assert np.isnan(loaded.gamma_interval).all()
     page = (tmp_path / "run" / "report.html").read_text()
     assert "gamma, learned" in page

@@ -19,7 +19,7 @@ from simplex_jax._src.models import lda as topics
 from simplex_jax._src.models.lda import feed as model
 from simplex_jax._src.models.lda import model as lda
 from simplex_jax._src.models.lda import sharding
-from simplex_jax._src.models.lda.kernel import Memory
+from simplex_jax._src.models.lda.kernel import Info, Memory
 from simplex_jax._src.runtime import gathering
 from simplex_jax._src.runtime.checkpoint import MAPPED, CheckpointError, Parts, Store
 
@@ -127,7 +127,7 @@ def test_a_topic_that_is_nan_stops_the_run_and_names_the_step_and_the_checkpoint
     def update(key, state, batch):
         bad = jnp.where(state.step + 1 >= 8, jnp.nan, 1.0)
         state = state._replace(position=state.position.at[0, 0].mul(bad), step=state.step + 1)
-        return state, lda.Info(jnp.ones(2), ())
+        return state, Info(jnp.ones(2), ())
 
     def build(*_):
         return Kernel(init, update), lambda key, first: lambda key, step: step
