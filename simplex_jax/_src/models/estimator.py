@@ -53,13 +53,14 @@ class Estimator(BaseEstimator, Fitted):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, self._FITTED[0])
 
-    def _seed(self) -> int:
-        """Return the seed from `random_state`."""
-        if isinstance(self.random_state, int | np.integer):
-            return arguments.within("random_state", self.random_state, 0, arguments.MOST_SEED)
-        if isinstance(self.random_state, np.random.Generator):
-            return int(self.random_state.integers(2**31 - 1))
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+    def _seed(self, random_state: Any = None) -> int:
+        """Return the seed from a random state, by default that of the estimator."""
+        given = self.random_state if random_state is None else random_state
+        if isinstance(given, int | np.integer):
+            return arguments.within("random_state", given, 0, arguments.MOST_SEED)
+        if isinstance(given, np.random.Generator):
+            return int(given.integers(2**31 - 1))
+        return int(check_random_state(given).randint(2**31 - 1))
 
     def _arguments(self) -> dict[str, Any]:
         """Return the arguments of the model's `fit` for the parameters."""

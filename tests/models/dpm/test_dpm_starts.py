@@ -61,7 +61,7 @@ def test_clusters_that_are_apart_are_kept_apart(clusters, seed, getkey) -> None:
 
 def of_chance(key, number, family, rows, most):
     labels = jax.random.randint(key, (len(rows),), 0, number)
-    return jax.random.normal(key, (len(rows),)), labels
+    return jax.random.normal(key, (len(rows),)), labels, ()
 
 
 def unmoved(rows, ids):
@@ -84,9 +84,9 @@ def test_mutants_are_rejected(mutant, seed, getkey, monkeypatch) -> None:
 def test_rows_that_are_left_out_are_not_learned_from(getkey) -> None:
     rows, _ = groups(0, [50, 50], 0.5)
     key = getkey()
-    density, labels = starts._candidate(key, jnp.int32(4), family(), rows, 10)
+    density, labels, _ = starts._candidate(key, jnp.int32(4), family(), rows, 10)
     moved = rows.at[80:].add(3.0)
-    other, again = starts._candidate(key, jnp.int32(4), family(), moved, 10)
+    other, again, _ = starts._candidate(key, jnp.int32(4), family(), moved, 10)
     np.testing.assert_array_equal(labels[:80], again[:80])
     np.testing.assert_array_equal(density[:80], other[:80])
     assert (density[80:] != other[80:]).all()

@@ -16,26 +16,31 @@ sum_i p_c(i) p_d(i), and no permutation has a larger sum than the diagonal. A po
 """
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 from scipy import special
 
 from simplex_jax._src import arguments, draws
 from simplex_jax._src.base import PyTree, as_pytree
 from simplex_jax._src.draws.keys import by_native_code
 from simplex_jax._src.evaluate import matching, partitions
-from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import component, draw_atoms
 from simplex_jax._src.models.dpm.model import Mixture, statistics_of
+from simplex_jax._src.models.dpm.state import where
 
 SHARD = 8_192
 """Number of rows processed together."""
+
+_DRAWN = 2_048
+"""Number of rows drawn together: each has the parameters of its component in memory."""
 
 _LEVEL = 0.95
 _SMALL, _OFTEN = 0.01, 0.5
@@ -76,13 +81,19 @@ class Clusters(NamedTuple):
 
 
 def summarise(
-    key: jax.Array, family: Family, rows: PyTree, sampled: np.ndarray, alpha: np.ndarray
+    key: jax.Array,
+    family: Family,
+    rows: PyTree,
+    sampled: np.ndarray,
+    alpha: np.ndarray,
+    cells: Sequence[np.ndarray] = (),
 ) -> Clusters:
     """Match the clusters of the samples, and describe them.
 
     `sampled`, int [S, N], has clusters numbered without gaps; `alpha` is [S]. `key` redraws the
     components and weights of each sample given its partition and alpha, so that the profiles are
-    averages of conditional means (Rao-Blackwellisation).
+    averages of conditional means (Rao-Blackwellisation). `cells` are the values of missing cells in
+    each sample, [S, N, m], if the family draws them.
     """
     reference = partitions.relabelled(sampled[partitions.medoid(sampled)])
     count, number = int(reference.max()) + 1, len(sampled)
@@ -109,7 +120,8 @@ def summarise(
     def of_sample(i: int, labels: np.ndarray, alpha: float) -> tuple[Mixture, PyTree, PyTree]:
         own_key = jax.random.fold_in(key, i)
         labels = labels.astype(np.int32)
-        return _of_sample(own_key, family, rows, labels, np.float32(alpha), width=width)
+        complete = family_rows.fill(rows, [each[i % number] for each in cells]) if cells else rows
+        return _of_sample(own_key, family, complete, labels, np.float32(alpha), width=width)
 
     for i, (one, partner) in enumerate(zip(sampled, partners, strict=True)):
         table = (partner[:, None] == np.arange(width)).astype(np.float32)
@@ -271,8 +283,7 @@ def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD
     """
     shard = arguments.at_least("shard", shard, 1)
     family = as_pytree(family)
-    family_rows.check(family, rows)
-    rows = families.on_device(rows)
+    rows = family_rows.prepare(family, rows)
     size, count = family_rows.size(rows), len(samples.membership)
     shard = min(shard, size)
     parts = []
@@ -292,6 +303,72 @@ def assign(samples: Samples, family: Family, rows: PyTree, *, shard: int = SHARD
 
 
 _take = jax.jit(family_rows.take)  # one program, not one for each of its operations
+
+
+def sample(
+    seed: int,
+    samples: Samples,
+    family: Family,
+    count: int,
+    *,
+    draw: int | None = None,
+    lengths: ArrayLike | None = None,
+) -> tuple[PyTree, np.ndarray]:
+    """Draw rows from the posterior predictive distribution, with their clusters of the fit.
+
+    Each row has a random sample of the posterior, or that with the number `draw`, and a component
+    of it; or a new one from the prior, in proportion to the weight that is left. The clusters are
+    int32 [count]; -1 stands for new ones, and for those of the sample that the fit does not have.
+
+    Raises:
+        ValueError: An argument is out of range, or the family cannot draw rows.
+    """
+    count, size = arguments.at_least("number of rows", count, 1), len(samples.membership)
+    if family.simulate is None:
+        raise ValueError("rows cannot be drawn: the family has no `simulate`, see families.Family")
+    if draw is not None and not 0 <= arguments.at_least("draw", draw, 0) < size:
+        raise ValueError(f"draw must be below the number of samples, {size}; it is {draw}")
+    given = None if lengths is None else _lengths(lengths, count)
+    random, key = np.random.default_rng(seed), jax.random.key(seed)
+    mixtures = jax.tree.map(np.asarray, samples.mixtures)
+    log_weights = np.append(mixtures.log_weights, mixtures.log_rest[:, None], axis=1)
+    weights = np.exp(log_weights.astype(np.float64))
+    ends = np.cumsum(weights, axis=1)
+    ends /= ends[:, -1:]
+    one = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, :1]), mixtures.atoms)
+    form = family.simulate(key, one, None if given is None else given[:1])
+    rows, labels = [], []
+    for first in range(0, count, _DRAWN):
+        number = min(_DRAWN, count - first)
+        key_new, key_rows = jax.random.split(jax.random.fold_in(key, first))
+        which = random.integers(size, size=number) if draw is None else np.full(number, draw)
+        component = (ends[which] <= random.random((number, 1))).sum(axis=1)
+        new = component == ends.shape[1] - 1
+        place = np.where(new, 0, component)
+        at = (which, place)
+        atoms = jax.tree.map(lambda leaf, at=at: jnp.asarray(leaf[at]), mixtures.atoms)
+        if new.any():
+            none = family.statistics(form, jnp.full(1, -1), number)
+            atoms = where(jnp.asarray(new), draw_atoms(family, key_new, none), atoms)
+        own = None if given is None else given[first : first + number]
+        rows.append(family.simulate(key_rows, atoms, own))
+        shares = np.cumsum(samples.membership[which, :, place], axis=1)
+        chosen = (shares <= random.random((number, 1))).sum(axis=1)
+        labels.append(np.where(new | (chosen == shares.shape[1]), -1, chosen).astype(np.int32))
+    return family_rows.join(rows), np.concatenate(labels)
+
+
+def _lengths(lengths: ArrayLike, count: int) -> np.ndarray:
+    """Return the number of counts of each row, int64 [count]."""
+    values = np.asarray(lengths)
+    if values.shape not in ((), (count,)) or not np.issubdtype(values.dtype, np.integer):
+        raise ValueError(
+            f"lengths must be an integer or integers [{count}]; they are {values.dtype} "
+            f"{list(values.shape)}"
+        )
+    if (values < 0).any() or (values > 2**24).any():
+        raise ValueError("lengths must be from 0 to 2^24")
+    return np.broadcast_to(values, (count,)).astype(np.int64)
 
 
 @jax.jit

@@ -13,7 +13,6 @@ from simplex_jax._src.base import PyTree, as_pytree
 from simplex_jax._src.corpus import Corpus, frames, split, to_vocabulary
 from simplex_jax._src.corpus.text import count_texts
 from simplex_jax._src.models import pipeline
-from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.variables import Columns, Variables, Words, from_frame
@@ -61,7 +60,9 @@ def _some(rows: PyTree, numbers: jax.Array) -> PyTree:
     size = (
         sum(leaf.nbytes for leaf in jax.tree.leaves(rows)) / family_rows.size(rows) * numbers.size
     )
-    return family_rows.take(rows, numbers) if size < _COPY else family_rows.Selected(rows, numbers)
+    if size < _COPY or family_rows.lack_cells(rows):
+        return family_rows.take(rows, numbers)
+    return family_rows.Selected(rows, numbers)
 
 
 def as_data(data: Any) -> Data:
@@ -80,8 +81,7 @@ def as_data(data: Any) -> Data:
         if isinstance(rows, Corpus):
             raise ValueError("a corpus decides its family: leave family out")
         family = as_pytree(family)
-        family.check(rows)
-        size, rows = family_rows.size(rows), families.on_device(rows)
+        size, rows = family_rows.size(rows), family_rows.prepare(family, rows)
         return Data(rows, tuple(map(str, range(size))), np.arange(size), None, family)
     if family is None:
         rows = count_texts(rows)

@@ -22,7 +22,7 @@ from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
 from simplex_jax._src.models.dpm.families.diagonal_gaussian import DiagonalNormals, moments_of
-from simplex_jax._src.models.dpm.families.family import SparseRows
+from simplex_jax._src.models.dpm.families.family import SparseRows, counts_of
 from simplex_jax._src.models.dpm.families.gaussian import Normals, check_covariance, of_scales
 from simplex_jax._src.models.dpm.families.gaussian_prior import prior_of
 from simplex_jax._src.models.dpm.families.von_mises_fisher import Directions
@@ -63,6 +63,7 @@ class Input(NamedTuple):
 INPUT = {
     "categorical": Input(missing=True),
     "diagonal_gaussian": Input(missing=True),
+    "gaussian": Input(missing=True),
     "mixed": Input(missing=True, mixed=True),
     "multinomial": Input(sparse=True, positive=True),
 }
@@ -106,7 +107,7 @@ def _gaussian(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
         check_covariance(X, "X", remedy, np.float32)
         given = (parameters.get(name) for name in ("strength", "freedom"))
         defaults = prior_of(X, *given)._asdict()
-    return {"mean": X.mean(axis=0)} | defaults | parameters
+    return {"mean": np.nanmean(X, axis=0)} | defaults | parameters
 
 
 def _diagonal(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -193,6 +194,19 @@ def rows_of(name: str, parameters: Arrays, X: Table) -> PyTree:
             whole = codes.astype(np.int32)
         return whole if (whole == codes).all() else X
     return np.asarray(X, np.float32)
+
+
+def table_of(name: str | Family, parameters: Arrays, rows: PyTree) -> Any:
+    """Return complete rows of a family as a table; the inverse of `rows_of`."""
+    if name == "mixed":
+        columns = columns_of(parameters).from_rows(rows)
+        return np.stack([column.astype(object) for column in columns.values()], axis=1)
+    if isinstance(rows, SparseRows):
+        categories = parameters.get("categories", np.asarray(rows.words).max() + 1)
+        return counts_of(rows, int(categories))
+    if name in ("gaussian", "diagonal_gaussian"):
+        return np.asarray(rows, np.float64) + parameters["mean"]
+    return jax.tree.map(np.asarray, rows)
 
 
 def padded(rows: PyTree, least: int, most: int) -> PyTree:
@@ -293,8 +307,8 @@ class DirichletProcessMixture(
     The rows of X are real vectors ("gaussian"), codes 0, 1, ... of categories per column, as from
     `OrdinalEncoder`, with NaN or -1 for missing values ("categorical"), counts as from
     `CountVectorizer`, dense or sparse ("multinomial"), or unit vectors, as from `Normalizer`
-    ("von_mises_fisher"). Use "diagonal_gaussian" for real numbers with missing values, NaN, and
-    "mixed" for data frames or object arrays with columns of numbers, categories and counts.
+    ("von_mises_fisher"). Use "mixed" for data frames or object arrays with columns of numbers,
+    categories and counts. Missing real numbers are NaN.
 
     The posterior is over partitions of the rows. `labels_` is the partition of least expected loss.
     New rows are assigned to its C clusters through the posterior samples. Each sample gives the
@@ -490,6 +504,42 @@ class DirichletProcessMixture(
         """Return the mean of `score_samples(X)`."""
         return float(self.score_samples(X).mean())
 
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        random_state: Any = None,
+        draw: int | None = None,
+        lengths: Any = None,
+    ) -> tuple[Any, np.ndarray]:
+        """Draw new rows from the posterior predictive distribution, and their clusters.
+
+        The density of rows is that of `score_samples`.
+
+        Args:
+            n_samples: Number of rows n, from 1 on.
+            random_state: A seed, a `RandomState`, a `Generator` or None, for that of the estimator.
+            draw: Index of the posterior sample that all rows are from; by default each row has a
+                random one.
+            lengths: For counts ("multinomial"): their number in each row, an integer or [n].
+
+        Returns:
+            X [n, p] as `fit` takes it, without missing values: a sparse array of counts, codes of
+            categories, or numbers; for "mixed" an array of objects with the columns of `columns_`,
+            in their units. And the cluster of each row, int32 [n]; -1 for a new one.
+
+        Raises:
+            ValueError: An argument is out of range, or `lengths` is missing.
+        """
+        check_is_fitted(self)
+        family, parameters = self.family_, self.family_params_
+        seed = self._seed(random_state)
+        samples = Samples(self.mixtures_, self.membership_)
+        rows, labels = clusters.sample(
+            seed, samples, _built(family, parameters), n_samples, draw=draw, lengths=lengths
+        )
+        return table_of(family, parameters, rows), labels
+
     def _table(self, X: Any, family: str | Family, *, reset: bool) -> Table:
         """Return X as a table for a family, checked by scikit-learn."""
         takes = _takes(family)
@@ -500,22 +550,13 @@ class DirichletProcessMixture(
                 return mapping
             # An array has the columns in the order of the fit.
             return dict(zip(self.columns_.columns, mapping.values(), strict=True))
-        try:
-            return validate_data(
-                self,
-                X,
-                reset=reset,
-                accept_sparse="csr" if takes.sparse else False,
-                dtype=[np.float64, np.float32, np.int64],
-                ensure_all_finite="allow-nan" if takes.missing else True,
-            )
-        except ValueError as error:
-            if family != "gaussian" or "contains NaN" not in str(error):
-                raise
-        raise ValueError(
-            "Input X contains NaN, and family 'gaussian' takes complete rows only: "
-            "DirichletProcessMixture('diagonal_gaussian') leaves missing numbers out, "
-            "DirichletProcessMixture('mixed') also takes categories and counts; or impute them"
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr" if takes.sparse else False,
+            dtype=[np.float64, np.float32, np.int64],
+            ensure_all_finite="allow-nan" if takes.missing else True,
         )
 
     def _assign(self, X: Any) -> Assignment:

@@ -46,6 +46,7 @@ from simplex_jax._src.runtime.windows import window_of
 # Hooks of a run: traces, partitions, held-out rows, and records of the evaluations.
 
 _TRACES = ("alpha", "num_clusters", "largest")
+_CELLS = "cells."
 
 _log_predictive = jax.jit(model.log_predictive)
 
@@ -84,11 +85,17 @@ def _traced(event: Event, chains: int) -> dict[str, np.ndarray]:
 
 
 def read_partitions(event: Event, chains: int) -> dict[str, np.ndarray]:
-    """Return the partitions of an event, [C, N], with compact labels, and alpha, [C]."""
+    """Return the partitions of an event, [C, N], with compact labels, and alpha, [C].
+
+    If the family draws missing cells, their values are among them, [C, N, m].
+    """
     labels = np.asarray(event.state.labels).reshape(chains, -1)
     compact = np.stack([np.unique(row, return_inverse=True)[1] for row in labels])
     size = np.min_scalar_type(int(compact.max()))
-    return {"labels": compact.astype(size), "alpha": np.asarray(event.state.alpha).reshape(chains)}
+    found = {"labels": compact.astype(size), "alpha": np.asarray(event.state.alpha).reshape(chains)}
+    for place, values in enumerate(event.state.cells or ()):
+        found[f"{_CELLS}{place}"] = np.asarray(values).reshape(chains, *values.shape[-2:])
+    return found
 
 
 def keep_partitions(settings: Options) -> Kept:
@@ -182,7 +189,8 @@ def expected_seconds(
     one = jnp.zeros(1, jnp.int32)
     atoms: Any = jax.eval_shape(
         lambda: family.draw(
-            jax.random.key(0), family.statistics(family_rows.take(rows, one), one, 1)
+            jax.random.key(0),
+            family.statistics(family_rows.fill_means(family_rows.take(rows, one)), one, 1),
         )
     )
     leaves = jax.tree.leaves(atoms)
@@ -211,7 +219,7 @@ def warn_of_time(settings: Options, family: Family, rows: PyTree, clusters: int)
         return
     if (time := expected_seconds(settings, family, rows, capacity, clusters)) < _LONG:
         return
-    leaves = jax.tree.leaves(rows)
+    leaves = jax.tree.leaves(jax.eval_shape(family_rows.fill_means, rows))
     reasons = []
     if not isinstance(settings.alpha, str) and count > 4 * settings.capacity:
         size = family_rows.size(rows)
@@ -298,6 +306,51 @@ class Fit(pipeline.Fit):
         """Number of clusters of the point partition."""
         return int(self.point.labels.max()) + 1
 
+    def sample(
+        self,
+        num_rows: int = 1,
+        *,
+        seed: int = 0,
+        draw: int | None = None,
+        lengths: ArrayLike | None = None,
+    ) -> tuple[Any, np.ndarray]:
+        """Draw new rows from the posterior predictive distribution.
+
+        A row has one of the kept samples, one of its components, or a new one from the prior, and
+        values from that: the density of rows is that whose logarithm `score` averages.
+
+        Args:
+            num_rows: Number of rows, from 1 on.
+            seed: Of the draws; the same seed gives the same rows.
+            draw: Index of the kept sample that all rows are from, 0 to `num_samples` - 1; by
+                default each row has a random one.
+            lengths: For counts of words: their number in each row, an integer or [num_rows], which
+                is not part of the model.
+
+        Returns:
+            The rows, complete, in the form of the data: a `Corpus`; of a table, arrays of the
+            columns by name, in their units and with the values of categories; or rows of the family
+            that `fit` was given. And the cluster of each row in `clusters`, int32 [num_rows]; -1
+            for a new cluster or one that is not reported.
+
+        Raises:
+            ValueError: An argument is out of range, `lengths` is missing, or a custom family cannot
+                draw rows.
+
+        Example:
+            >>> import numpy as np
+            >>> from simplex_jax import dpm
+            >>> table = {"size": np.repeat([1.5, 7.5], 20) + np.linspace(0, 0.9, 40)}
+            >>> fitted = dpm.fit(table | {"kind": ["a"] * 20 + ["b"] * 20}, passes=50)
+            >>> rows, labels = fitted.sample(500, seed=1)
+            >>> list(rows), labels.shape, bool(np.mean(rows["size"][rows["kind"] == "b"]) > 5)
+            (['size', 'kind'], (500,), True)
+        """
+        rows, labels = clustering.sample(
+            seed, self.clusters.samples, self.family, num_rows, draw=draw, lengths=lengths
+        )
+        return rows if self.variables is None else self.variables.from_rows(rows), labels
+
     def lines(self) -> list[str]:
         """Return a line for each cluster, the largest first."""
         sizes = enumerate(self.clusters.sizes)
@@ -340,7 +393,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     kernel, stream = build(capacity=settings.capacity)
     measures: dict[str, Any] = {}
     if heldout is not None:
-        heldout = jax.tree.map(jnp.asarray, heldout)
+        heldout = family_rows.prepare(family, heldout)
         measures["evaluation"] = measure_heldout(family, heldout, settings)
     measures["posterior"] = gather_traces(settings, heldout is not None)
     measures["kept"] = keep_partitions(settings)
@@ -418,8 +471,15 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         last = read_partitions(trained.event, settings.chains)
         partitions = {name: array[None] for name, array in last.items()}
     labels = partitions["labels"].reshape(-1, len(data.names))
-    key = _keys(settings)[2]
-    clusters = clustering.summarise(key, family, data.rows, labels, partitions["alpha"].ravel())
+    cells = [partitions.pop(name) for name in sorted(partitions) if name.startswith(_CELLS)]
+    clusters = clustering.summarise(
+        _keys(settings)[2],
+        family,
+        data.rows,
+        labels,
+        partitions["alpha"].ravel(),
+        [values.reshape(-1, *values.shape[2:]) for values in cells],
+    )
     held_out = np.ones(len(plan.data.names), bool)
     held_out[data.numbers] = False
     proportions = np.empty((len(held_out), len(clusters.sizes)), np.float32)

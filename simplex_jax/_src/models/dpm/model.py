@@ -46,13 +46,14 @@ from simplex_jax._src.corpus import device
 from simplex_jax._src.draws import uniform
 from simplex_jax._src.draws.bits import use_up
 from simplex_jax._src.draws.categorical import choose_by_native_code
-from simplex_jax._src.draws.keys import by_native_code, words_by_native_code
+from simplex_jax._src.draws.keys import by_native_code, to_jax_key, words_by_native_code
 from simplex_jax._src.models import growth
 from simplex_jax._src.models.dpm import families, split_merge
 from simplex_jax._src.models.dpm import state as dp_order
 from simplex_jax._src.models.dpm import state as dp_sticks
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
+from simplex_jax._src.models.dpm.families.family import draw_atoms
 from simplex_jax._src.models.dpm.state import (
     BLOCK,
     WEIGHTED,
@@ -156,6 +157,7 @@ def draw_labels(
     family, position = model.family, state.position
     capacity, outside = state.occupancy.shape[0], state.labels.shape[0]
     dtype = position.log_weights.dtype
+    key, key_cells = (key, None) if state.cells is None else jax.random.split(key)
     use_up(key)
     words, _ = words_by_native_code(key, ids.shape[0], dtype)
     at_once = rows_at_once(model.rows, ids.shape[0], capacity)
@@ -166,9 +168,15 @@ def draw_labels(
     tilt = position.log_weights - sliced.log_bounds
     sticks = jnp.arange(capacity)
     block = math.gcd(BLOCK, capacity)
+    if state.cells is not None:
+        assert family.missing is not None
+        assert key_cells is not None
+        draw_missing = family.missing.draw
+        # A key for every row: its draws do not depend on the parts.
+        row_keys = jax.random.split(to_jax_key(key_cells), ids.shape[0])
 
     def part(i: jax.Array, carry: tuple) -> tuple:
-        labels, occupancy, totals, count = carry
+        labels, occupancy, totals, cells, count = carry
         some = family_rows.take(model.rows, parts[i])
         # >=, because u rounds to the bound of its own stick once in ten million rows.
         reached = jnp.max(jnp.where(sliced.log_bounds >= jnp.min(log_u[i]), sticks + 1, 0))
@@ -189,20 +197,39 @@ def draw_labels(
         peak = jnp.where(real, jnp.max(logits, axis=0), 0)
         new = choose_by_native_code(jnp.where(real, jnp.exp(logits - peak), 1), u[i])
         old = labels_at(labels, parts[i], capacity)
-        moved = real & (new != old)
+        moved = count_in = real & (new != old)
+        before = after = some
+        if cells is not None:
+            keys = row_keys.at[i * at_once + jnp.arange(at_once)].get(mode="clip")
+            before = family_rows.fill(some, [leaf.at[parts[i]].get(mode="clip") for leaf in cells])
+            after = draw_missing(keys, some, position.atoms, new)
+            drawn = family_rows.missing_values(some, after)
+            cells = tuple(
+                leaf.at[parts[i]].set(values, mode="drop")
+                for leaf, values in zip(cells, drawn, strict=True)
+            )
+            moved |= real & family_rows.lacking(some)
         # Rows that stay are skipped, which leaves sums of floats unchanged.
         old, new = jnp.where(moved, old, capacity), jnp.where(moved, new, capacity)
         occupancy = occupancy.at[new].add(1, mode="drop").at[old].add(-1, mode="drop")
         if totals is not None:
             # A loop of two, so that the sum over rows is compiled once.
-            both = lax.map(lambda of: family.statistics(some, of, capacity), jnp.stack([new, old]))
+            if cells is None:
+                both = lax.map(
+                    lambda of: family.statistics(some, of, capacity), jnp.stack([new, old])
+                )
+            else:
+                both = lax.map(
+                    lambda of: family.statistics(*of, capacity),
+                    jax.tree.map(lambda *leaves: jnp.stack(leaves), (after, new), (before, old)),
+                )
             totals = add(totals, jax.tree.map(lambda leaf: leaf[0] - leaf[1], both))
         labels = labels.at[jnp.where(moved, parts[i], outside)].set(new, mode="drop")
-        return labels, occupancy, totals, count + jnp.sum(moved, dtype=jnp.int32)
+        return labels, occupancy, totals, cells, count + jnp.sum(count_in, dtype=jnp.int32)
 
-    start = (state.labels, state.occupancy, state.totals, jnp.int32(0))
-    labels, occupancy, totals, count = lax.fori_loop(0, parts.shape[0], part, start)
-    return state._replace(labels=labels, occupancy=occupancy, totals=totals), count
+    start = (state.labels, state.occupancy, state.totals, state.cells, jnp.int32(0))
+    labels, occupancy, totals, cells, count = lax.fori_loop(0, parts.shape[0], part, start)
+    return state._replace(labels=labels, occupancy=occupancy, totals=totals, cells=cells), count
 
 
 def statistics_of(
@@ -220,6 +247,40 @@ def statistics_of(
         0, parts.shape[0], lambda i, totals: add(totals, of(parts[i])), no_loss(start)
     )
     return jax.tree.map(jnp.add, *totals)
+
+
+_ROUNDS = 5
+
+
+def completed(
+    key: jax.Array, family: Family, rows: PyTree, labels: jax.Array, capacity: int
+) -> PyTree:
+    """Return complete rows, with missing cells drawn given the labels, int32 [N], approximately.
+
+    Atoms and cells are drawn in turn, from the means of the columns on, for a few rounds.
+    """
+    if not family_rows.lack_cells(rows):
+        return rows
+    assert family.missing is not None
+    draw_missing = family.missing.draw
+    ids = jnp.arange(labels.shape[0], dtype=jnp.int32)
+
+    def turn(i: jax.Array, complete: PyTree) -> PyTree:
+        key_atoms, key_cells = jax.random.split(jax.random.fold_in(key, i))
+        statistics = statistics_of(family, complete, labels, ids, capacity)
+        atoms = draw_atoms(family, key_atoms, statistics)
+        return draw_missing(
+            jax.random.split(to_jax_key(key_cells), labels.shape[0]), rows, atoms, labels
+        )
+
+    return lax.fori_loop(0, _ROUNDS, turn, family_rows.fill_means(rows))
+
+
+def complete_rows(model: Model, state: State) -> PyTree:
+    """Return the rows, with the values of missing cells that a state has."""
+    if state.cells is None:
+        return model.rows
+    return family_rows.fill(model.rows, state.cells)
 
 
 def no_loss(values: PyTree) -> Totals:
@@ -261,7 +322,13 @@ def init_chains(model: Model, key: jax.Array, labels: jax.Array) -> State:
 
 def _init_chain(model: Model, key: jax.Array, labels: jax.Array) -> State:
     ids = jnp.arange(labels.shape[0], dtype=jnp.int32)
-    statistics = statistics_of(model.family, model.rows, labels, ids, model.capacity)
+    cells = None
+    rows = model.rows
+    if family_rows.lack_cells(rows):
+        key, key_cells = jax.random.split(key)
+        rows = completed(key_cells, model.family, rows, labels, model.capacity)
+        cells = family_rows.missing_values(model.rows, rows)
+    statistics = statistics_of(model.family, rows, labels, ids, model.capacity)
     state = State(
         position=Mixture(*[jnp.zeros(0)] * 3),
         step=jnp.zeros((), jnp.int32),
@@ -272,6 +339,7 @@ def _init_chain(model: Model, key: jax.Array, labels: jax.Array) -> State:
         alpha=jnp.copy(model.start),
         totals=no_loss(statistics),
         needed=jnp.zeros((), jnp.int32),
+        cells=cells,
     )
     exact = dataclasses.replace(model, sampler="exact", carried=False)
     state = _move(exact, key, state, ids)
@@ -350,7 +418,9 @@ def _refreshed(model: Model, state: State) -> Totals | None:
     ids, capacity = lax.iota(jnp.int32, state.labels.shape[0]), state.occupancy.shape[0]
     return lax.cond(
         state.step % model.refresh == 0,
-        lambda: no_loss(statistics_of(model.family, model.rows, state.labels, ids, capacity)),
+        lambda: no_loss(
+            statistics_of(model.family, complete_rows(model, state), state.labels, ids, capacity)
+        ),
         lambda: state.totals,
     )
 
@@ -376,12 +446,14 @@ def _given_labels(model: Model, key: jax.Array, state: State) -> tuple[State, ja
 
 
 def _split_merge(model: Model, key: jax.Array, state: State) -> tuple[State, jax.Array, jax.Array]:
+    rows = complete_rows(model, state)
+
     def turn(i: jax.Array, carry: tuple) -> tuple:
         state, needed, accepted = carry
         proposed = split_merge.propose(
             jax.random.fold_in(key, i),
             model.family,
-            model.rows,
+            rows,
             state.labels,
             jax.tree.map(jnp.add, *state.totals),
             state.occupancy,
@@ -408,7 +480,8 @@ def _move(model: Model, key: jax.Array, state: State, ids: jax.Array) -> State:
         capacity, scale = state.occupancy.shape[0], state.labels.shape[0] / ids.shape[0]
         own = labels_at(state.labels, ids, capacity)
         counts = scale * jnp.zeros_like(counts).at[own].add(1, mode="drop")
-        batch = statistics_of(model.family, model.rows, state.labels, ids, capacity)
+        rows = complete_rows(model, state)
+        batch = statistics_of(model.family, rows, state.labels, ids, capacity)
         statistics = jax.tree.map(lambda leaf: scale * leaf, batch)
     sticks, of_sticks = dp_sticks.move_sticks(key_sticks, model, state, counts)
     atoms, of_atoms = dp_sticks.move_atoms(key_atoms, model, state, statistics)
@@ -577,8 +650,7 @@ def build(
         raise ValueError("label_moves=True is incompatible with total='carried'")
     family = as_pytree(family)
     size = family_rows.size(rows)
-    family_rows.check(family, rows)
-    rows = families.on_device(rows)
+    rows = family_rows.prepare(family, rows)
     if sampler != "exact" and family.simplex is None:
         raise ValueError(f"sampler {sampler!r} requires a family with simplex atoms")
     if decay is not None and variant != "independent":
@@ -590,7 +662,8 @@ def build(
     if split_merge and family.log_evidence is None:
         raise ValueError("split_merge needs a family with a log_evidence: give 0")
     one = jnp.zeros(1, jnp.int32)
-    sums = jax.eval_shape(lambda: family.statistics(family_rows.take(rows, one), one, 1))
+    some = jax.eval_shape(lambda: family_rows.fill_means(family_rows.take(rows, one)))
+    sums = jax.eval_shape(lambda some: family.statistics(some, one, 1), some)
     floats = any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(sums))
     atoms, sticks = step_sizes(sampler, atom_step_size, stick_step_size)
     model = Model(

@@ -29,11 +29,11 @@ from simplex_jax._src import draws
 from simplex_jax._src.base import PyTree
 from simplex_jax._src.draws import uniform
 from simplex_jax._src.draws.categorical import choose_by_native_code
-from simplex_jax._src.draws.keys import by_native_code, words_by_native_code
+from simplex_jax._src.draws.keys import by_native_code, to_jax_key, words_by_native_code
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import draw_atoms
-from simplex_jax._src.models.dpm.model import in_parts, rows_at_once, statistics_of
+from simplex_jax._src.models.dpm.model import completed, in_parts, rows_at_once, statistics_of
 from simplex_jax._src.models.dpm.state import BLOCK
 
 _NUMBERS = (1, 2, 4, 8, 15, 30, 60)
@@ -67,12 +67,14 @@ def predictive_labels(key: jax.Array, family: Family, rows: PyTree, most: int) -
         return _candidate(key, number, family, compared, most)
 
     keys = jax.random.split(key_candidates, len(numbers))
-    densities, labels = lax.map(candidate, (keys, numbers))
-    best = labels[_chosen(densities[:, len(some) - len(some) // _LEFT_OUT :])]
+    densities, labels, cells = lax.map(candidate, (keys, numbers))
+    chosen = _chosen(densities[:, len(some) - len(some) // _LEFT_OUT :])
+    best = labels[chosen]
     if size == len(some):
         return jnp.zeros_like(best).at[some].set(best)
     key_clusters, key_rows = jax.random.split(key_rest)
-    log_shares, atoms = _draw_clusters(key_clusters, family, compared, best, most, most)
+    complete = family_rows.fill(compared, [values[chosen] for values in cells])
+    log_shares, atoms = _draw_clusters(key_clusters, family, complete, best, most, most)
 
     def part(ids: jax.Array) -> jax.Array:
         logits = family.log_likelihood(family_rows.take(rows, ids), atoms) + log_shares
@@ -147,7 +149,8 @@ def _pairs_open(
     assert family.log_evidence is not None
     size = family_rows.size(rows)
     key_some, key_atoms = jax.random.split(by_native_code(key))
-    statistics = statistics_of(family, rows, labels, lax.iota(jnp.int32, size), width)
+    complete = completed(jax.random.fold_in(key_some, 1), family, rows, labels, width)
+    statistics = statistics_of(family, complete, labels, lax.iota(jnp.int32, size), width)
     atoms = draw_atoms(family, key_atoms, statistics)
     sizes = jnp.zeros(width, jnp.result_type(float)).at[labels].add(1)
     log_sizes = jnp.where(sizes > 0, jnp.log(sizes), -jnp.inf)
@@ -170,8 +173,10 @@ def _pairs_open(
 
 def _candidate(
     key: jax.Array, number: jax.Array, family: Family, rows: PyTree, most: int
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[jax.Array, jax.Array, tuple[jax.Array, ...]]:
     """Return log densities of the rows, up to a constant, and labels of a partition.
+
+    Also the values of missing cells, if the family draws them.
 
     The rows are in random order; the last ones are held out.
     """
@@ -180,21 +185,29 @@ def _candidate(
     learned = places < size - size // _LEFT_OUT
     key_start, key_turns = jax.random.split(key)
 
-    def turn(i: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        labels, total = now
+    def turn(i: jax.Array, now: tuple) -> tuple:
+        labels, total, cells = now
         key_clusters, key_labels = jax.random.split(jax.random.fold_in(key_turns, i))
         labels = jnp.where(learned, labels, most)
-        log_shares, atoms = _draw_clusters(key_clusters, family, rows, labels, number, most)
+        complete = family_rows.fill(rows, cells)
+        log_shares, atoms = _draw_clusters(key_clusters, family, complete, labels, number, most)
         logits = family.log_likelihood(rows, atoms) + log_shares
         # The first half is burn-in.
         density = logsumexp(logits, axis=1)
         total = jnp.where(i < _ROUNDS // 2, total, jnp.logaddexp(total, density))
-        return _draw_labels(key_labels, logits), total
+        labels = _draw_labels(key_labels, logits)
+        if cells:
+            assert family.missing is not None
+            keys = jax.random.split(to_jax_key(jax.random.fold_in(key_labels, 1)), size)
+            complete = family.missing.draw(keys, rows, atoms, labels)
+            cells = family_rows.missing_values(rows, complete)
+        return labels, total, cells
 
     random = jax.random.randint(key_start, (size,), 0, number, jnp.int32)
-    start = random, jnp.full(size, -jnp.inf)
-    labels, total = lax.fori_loop(0, _ROUNDS, turn, start)
-    return total, labels
+    cells = family_rows.missing_values(rows, family_rows.fill_means(rows))
+    start = random, jnp.full(size, -jnp.inf), cells
+    labels, total, cells = lax.fori_loop(0, _ROUNDS, turn, start)
+    return total, labels, cells
 
 
 def _chosen(densities: jax.Array) -> jax.Array:

@@ -64,6 +64,8 @@ class State(NamedTuple):
     # the state has grown.
     needed: jax.Array
     log_totals: LogTotals | None = None  # of carried weights; None if refreshed
+    # Values of the missing cells, [N, m] each, if the family draws them (`families.Missing`)
+    cells: tuple[jax.Array, ...] | None = None
 
 
 class Info(NamedTuple):

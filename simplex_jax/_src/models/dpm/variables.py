@@ -27,7 +27,12 @@ from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
 from simplex_jax._src.models.dpm.families.diagonal_gaussian import DiagonalNormals, moments_of
-from simplex_jax._src.models.dpm.families.family import reach, refuse_masked
+from simplex_jax._src.models.dpm.families.family import (
+    SparseRows,
+    counts_of,
+    reach,
+    refuse_masked,
+)
 from simplex_jax._src.models.dpm.families.poisson import MOST, check_total
 
 # Kinds of the columns of a table, and their cells as numbers, counts or categories.
@@ -280,6 +285,10 @@ class Words(NamedTuple):
         """Return rows for `family` from counts [N, V]."""
         return families.multinomial_rows(data)
 
+    def from_rows(self, rows: SparseRows) -> Corpus:
+        """Return rows of the family as a corpus, whose documents have numbers."""
+        return Corpus(counts_of(rows, len(self.vocabulary)), self.vocabulary, ())
+
     def observations(self, data: sp.csr_array) -> np.ndarray:
         """Return the sum of the counts of each row."""
         return np.asarray(data.sum(axis=1))
@@ -426,6 +435,20 @@ class Columns(NamedTuple):
                 # Other values are left unchanged: the family rejects them.
                 groups[kind] = part.astype(np.int32) if whole else part
         return groups
+
+    def from_rows(self, rows: PyTree) -> dict[str, np.ndarray]:
+        """Return complete rows of the family as columns by name, in their order and units."""
+        found: dict[str, np.ndarray] = {}
+        for kind in rows:
+            for place, part in zip(self.places(kind), np.asarray(rows[kind]).T, strict=True):
+                name = self.columns[place]
+                if kind == "number":
+                    found[name] = part.astype(np.float64) * self.scales[place] + self.centres[place]
+                elif kind == "category":
+                    found[name] = np.array(self.values[place], object)[part]
+                else:
+                    found[name] = part.astype(np.int64)
+        return {name: found[name] for name in self.columns}
 
     def observations(self, data: np.ndarray) -> np.ndarray:
         """Return the number of observed cells of each row."""

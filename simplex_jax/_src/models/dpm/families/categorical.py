@@ -1,7 +1,7 @@
 """Independent categorical variables with Dirichlet priors."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -127,6 +127,7 @@ def categorical(categories: Sequence[int], concentration: ArrayLike = 1.0) -> Fa
         log_evidence=bind(_log_evidence, prior),
         check=bind(static(_check, layout=layout)),
         simplex=Simplex(prior, bind(as_floats, prior)),
+        simulate=bind(static(_simulate, layout=layout)),
     )
 
 
@@ -155,6 +156,13 @@ def _draw(prior: Tables, key: jax.Array, statistics: Tables) -> Tables:
     return tuple(
         draws.log_dirichlet(k, a + n) for k, a, n in zip(keys, prior, statistics, strict=True)
     )
+
+
+def _simulate(key: jax.Array, atoms: Tables, lengths: Any, *, layout: _Layout) -> jax.Array:
+    del lengths
+    keys = jax.random.split(key, len(atoms))
+    drawn = [jax.random.categorical(k, table) for k, table in zip(keys, atoms, strict=True)]
+    return jnp.concatenate(drawn, axis=1)[:, np.argsort(layout.order)].astype(jnp.int32)
 
 
 def _values(rows: jax.Array, layout: _Layout) -> jax.Array:

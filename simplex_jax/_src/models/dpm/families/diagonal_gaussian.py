@@ -1,7 +1,7 @@
 """Independent normal columns, with a normal-inverse-gamma prior for each."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from simplex_jax._src.base import bind
 from simplex_jax._src.draws.keys import by_native_code
 from simplex_jax._src.geometry.rising import log_rising
 from simplex_jax._src.models.dpm.families import family as by_label
-from simplex_jax._src.models.dpm.families.family import Family, check_table, first_bad, reach
+from simplex_jax._src.models.dpm.families.family import Family, check_numbers, reach
 
 
 class DiagonalNormals(NamedTuple):
@@ -93,6 +93,7 @@ def diagonal_gaussian(
         log_evidence=bind(_log_evidence, prior),
         check=bind(_check, prior.mean),
         profile=bind(_profile, prior),
+        simulate=bind(_simulate),
     )
 
 
@@ -117,8 +118,8 @@ def diagonal_gaussian_of(rows: ArrayLike, strength: ArrayLike = 1.0) -> Family:
     values = np.asanyarray(rows, np.float64)  # masked values are refused below
     if values.ndim != 2 or values.shape[1] == 0:
         raise ValueError(f"rows must have shape [n, p]; it is {values.shape}")
-    _check(jnp.zeros(values.shape[1]), values)
     dtype = jnp.result_type(float)
+    check_numbers(values, values.shape[1], dtype)
     each = [moments_of(column, f"column {j} of rows", dtype) for j, column in enumerate(values.T)]
     mean, sd = np.array(each).T
     return diagonal_gaussian(jnp.asarray(mean, float), jnp.asarray(sd**2, float), strength)
@@ -167,6 +168,11 @@ def _draw(prior: _Prior, key: jax.Array, statistics: ColumnMoments) -> DiagonalN
     sd = jnp.exp(0.5 * (jnp.log(after.scale) - math.log(2) - log_gamma))
     z = jax.random.normal(key_mean, sd.shape, sd.dtype)
     return DiagonalNormals(prior.mean + (after.mean + z * sd / jnp.sqrt(after.strength)), sd)
+
+
+def _simulate(key: jax.Array, atoms: DiagonalNormals, lengths: Any) -> jax.Array:
+    del lengths
+    return atoms.mean + atoms.sd * jax.random.normal(key, atoms.sd.shape, atoms.sd.dtype)
 
 
 def _profile(
@@ -250,11 +256,4 @@ def _log_evidence(
 
 
 def _check(centre: jax.Array, rows: ArrayLike) -> None:
-    values = check_table(rows, centre.shape[0], np.floating, "floats")
-    _, most = reach(centre.dtype)
-    if place := first_bad(values, lambda block: np.abs(block) > most):
-        row, column = place
-        raise ValueError(
-            f"rows[{row}, {column}] is {values[row, column]}: rows must be within {most:.0e} in "
-            f"{centre.dtype}, or NaN where a value is missing"
-        )
+    check_numbers(rows, centre.shape[0], centre.dtype)

@@ -1,7 +1,7 @@
 """The components of a mixture: a record of functions."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -34,6 +34,16 @@ class Simplex(NamedTuple):
     # `(statistics) -> counts`, floats, a tree like the atoms: given the rows of their clusters,
     # atoms are Dirichlet(alpha + counts).
     counts: Callable[[Statistics], PyTree]
+
+
+class Missing(NamedTuple):
+    """Draws of missing cells, for a family whose statistics are those of complete rows."""
+
+    # `(rows) -> rows`, with `PartialRows` for tables in which rows lack some of their cells
+    mark: Callable[[Rows], Rows]
+    # `(keys, rows, atoms, labels) -> rows`: complete rows, with their missing cells drawn given the
+    # others and the atom of their label, int32 [n]. Each row has a key.
+    draw: Callable[[jax.Array, Rows, Atoms, jax.Array], Rows]
 
 
 def draw_atoms(family: "Family", key: jax.Array, statistics: Statistics) -> Atoms:
@@ -75,6 +85,12 @@ class Family(NamedTuple):
         profile: `(statistics, atoms) -> (means, variances)` of the parameters that describe each
             component, given the rows of its cluster: trees like atoms, of readable parameters such
             as rates for log-rates. None means the probabilities of a simplex, or the atoms.
+        missing: Draws of missing cells, if `statistics` and `log_evidence` are of complete rows
+            only. Likelihoods and predictives of marked rows are those of their observed cells. None
+            if rows are complete, or missing cells are simply left out.
+        simulate: `(key, atoms, lengths) -> rows`, a complete row drawn from each atom [n], for
+            `Fit.sample`; not under `jit`. Lengths, int [n] or None, are numbers of counts for
+            families that are given the sum of a row.
     """
 
     draw: Callable[[jax.Array, Statistics], Atoms]
@@ -85,6 +101,8 @@ class Family(NamedTuple):
     check: Callable[[Rows], None]
     simplex: Simplex | None = None
     profile: Callable[[Statistics, Atoms], tuple[PyTree, PyTree]] | None = None
+    missing: Missing | None = None
+    simulate: Callable[[jax.Array, Atoms, Any], Rows] | None = None
 
 
 def component(family: Family, statistics: Statistics, atoms: Atoms) -> tuple[PyTree, PyTree]:
@@ -126,6 +144,14 @@ class SparseRows(NamedTuple):
     def documents(self) -> Documents:
         """The rows as documents whose tokens are the entries."""
         return Documents(self.words, self.starts, self.lengths)
+
+
+class PartialRows(NamedTuple):
+    """A table in which rows lack some of their cells."""
+
+    cells: jax.Array  # NaN where missing, [n, p]; in rows without observations all are
+    # Columns of the missing cells of the other rows, ascending, int32 [n, m]; filled up with p.
+    missing: jax.Array
 
 
 class Selected(NamedTuple):
@@ -179,6 +205,14 @@ def multinomial_rows(counts: Any) -> SparseRows:
     )
 
 
+def counts_of(rows: SparseRows, categories: int) -> sp.csr_array:
+    """Return rows of counts as a table [n, V]; the inverse of `multinomial_rows`."""
+    words, counts, starts, lengths = (np.asarray(leaf) for leaf in rows)
+    ends = np.append(0, np.cumsum(lengths))
+    entries = np.repeat(starts - ends[:-1], lengths) + np.arange(ends[-1])
+    return sp.csr_array((counts[entries], words[entries], ends), (len(starts), categories))
+
+
 def refuse_masked(rows: Any) -> None:
     """Raise a ValueError if rows have masked values, which `numpy.asarray` would take for data."""
     if np.ma.is_masked(rows):
@@ -204,6 +238,30 @@ def check_table(rows: ArrayLike, columns: int, kind: Any, name: str) -> np.ndarr
 def check(family: Family, rows: PyTree) -> None:
     """Raise a ValueError if rows do not fit the family."""
     family.check(rows.rows if isinstance(rows, Selected) else rows)
+
+
+def check_numbers(rows: Any, columns: int, dtype: DTypeLike) -> None:
+    """Raise a ValueError unless rows are a table of floats whose squares a dtype can represent."""
+    values = check_table(rows, columns, np.floating, "floats")
+    _, most = reach(dtype)
+    if place := first_bad(values, lambda block: np.abs(block) > most):
+        row, column = place
+        raise ValueError(
+            f"rows[{row}, {column}] is {values[row, column]}: rows must be within {most:.0e} in "
+            f"{jnp.dtype(dtype)}, or NaN where a value is missing"
+        )
+
+
+def prepare(family: Family, rows: PyTree) -> PyTree:
+    """Return rows on the device in the form that the family's functions expect, checked.
+
+    Raises:
+        ValueError: They do not fit the family, or do not fit into memory.
+    """
+    check(family, rows)
+    if family.missing is not None and not isinstance(rows, Selected):
+        rows = family.missing.mark(rows)
+    return on_device(rows)
 
 
 def blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -250,6 +308,20 @@ def on_device(rows: PyTree) -> PyTree:
         (100, 4)
     """
     return jax.tree.map(_on_device, rows)
+
+
+def join(parts: Sequence[PyTree]) -> PyTree:
+    """Return the rows of several parts in one."""
+
+    def of_leaves(*leaves: Any) -> Any:
+        if not isinstance(leaves[0], SparseRows):
+            return jnp.concatenate(leaves)
+        firsts = np.cumsum([0, *(leaf.words.shape[0] for leaf in leaves)])
+        starts = [leaf.starts + first for leaf, first in zip(leaves, firsts, strict=False)]
+        words, counts, _, lengths = (jnp.concatenate(each) for each in zip(*leaves, strict=True))
+        return SparseRows(words, counts, jnp.concatenate(starts), lengths)
+
+    return jax.tree.map(of_leaves, *parts, is_leaf=lambda leaf: isinstance(leaf, SparseRows))
 
 
 def _on_device(leaf: Any) -> jax.Array:
@@ -329,6 +401,67 @@ def take(rows: PyTree, ids: jax.Array) -> PyTree:
         return jnp.where(present, taken, jnp.asarray(none, taken.dtype))
 
     return _by_leaf(of_leaf, of_sparse, rows)
+
+
+# Values of missing cells, of rows whose family draws them: an array [n, m] for each `PartialRows`.
+
+
+def _parts(rows: PyTree) -> tuple[list[Any], Any]:
+    """Return the tables of rows, and how they go together."""
+    whole = (PartialRows, SparseRows)
+    return jax.tree.flatten(rows, is_leaf=lambda leaf: isinstance(leaf, whole))
+
+
+def lack_cells(rows: PyTree) -> bool:
+    """Tell whether there are `PartialRows`."""
+    return any(isinstance(part, PartialRows) for part in _parts(rows)[0])
+
+
+def lacking(rows: PyTree) -> jax.Array:
+    """Return which rows lack some of their cells, bool [n]."""
+    each = [
+        jnp.any((part.missing >= 0) & (part.missing < part.cells.shape[1]), axis=1)
+        for part in _parts(rows)[0]
+        if isinstance(part, PartialRows)
+    ]
+    return jnp.any(jnp.stack(each), axis=0)
+
+
+def fill(rows: PyTree, values: Iterable[jax.Array]) -> PyTree:
+    """Return complete rows: plain tables, with values in their missing cells."""
+    parts, structure = _parts(rows)
+    each = iter(values)
+
+    def of_part(part: Any) -> Any:
+        if not isinstance(part, PartialRows):
+            return part
+        n, p = part.cells.shape
+        columns = jnp.where(part.missing < 0, p, part.missing)
+        return part.cells.at[jnp.arange(n)[:, None], columns].set(next(each), mode="drop")
+
+    return structure.unflatten([of_part(part) for part in parts])
+
+
+def fill_means(rows: PyTree) -> PyTree:
+    """Return complete rows, with the means of their columns in missing cells."""
+    values = []
+    for part in _parts(rows)[0]:
+        if isinstance(part, PartialRows):
+            observed = ~jnp.isnan(part.cells)
+            total = jnp.sum(jnp.where(observed, part.cells, 0), axis=0)
+            means = total / jnp.maximum(jnp.sum(observed, axis=0), 1)
+            values.append(means.at[part.missing].get(mode="clip"))
+    return fill(rows, values)
+
+
+def missing_values(rows: PyTree, complete: PyTree) -> tuple[jax.Array, ...]:
+    """Return the values that complete rows have in the missing cells of rows."""
+    parts, structure = _parts(rows)
+    return tuple(
+        jnp.take_along_axis(values, jnp.clip(part.missing, 0, values.shape[1] - 1), axis=1)
+        for part, values in zip(parts, structure.flatten_up_to(complete), strict=True)
+        if isinstance(part, PartialRows)
+    )
 
 
 # Sums of features of rows by the label of the row.

@@ -1,6 +1,7 @@
 """Normal vectors, with a normal-inverse-Wishart prior of mean and covariance."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,13 @@ from simplex_jax._src.draws.keys import by_native_code
 from simplex_jax._src.geometry.rising import log_rising
 from simplex_jax._src.models.dpm.families import family as by_label
 from simplex_jax._src.models.dpm.families.diagonal_gaussian import moments_of
-from simplex_jax._src.models.dpm.families.family import Family, check_table, first_bad, reach
+from simplex_jax._src.models.dpm.families.family import (
+    Family,
+    Missing,
+    PartialRows,
+    check_numbers,
+    first_bad,
+)
 from simplex_jax._src.models.dpm.families.gaussian_prior import prior_of
 from simplex_jax._src.models.dpm.families.one_of import one_of
 from simplex_jax._src.precision import full_precision
@@ -103,8 +110,14 @@ def gaussian(
     """Return the family x ~ N(mu, Sigma) with the conjugate prior of both.
 
     Sigma ~ InverseWishart(freedom, scale), whose mean is scale / (freedom - p - 1), and
-    mu ~ N(mean, Sigma / strength). Rows are floats [n, p]; a row of NaNs has no observations. Atoms
-    are `Normals`, statistics `Moments`.
+    mu ~ N(mean, Sigma / strength). Rows are floats [n, p], NaN where a cell is missing; whether it
+    is must not depend on its value. Atoms are `Normals`, statistics `Moments`.
+
+    Labels and predictions depend on the observed cells alone. An update also draws the missing
+    cells given the observed cells of the row and the atom of its cluster, and the next one draws
+    atoms and proposes splits given complete rows: this is data augmentation (Tanner and Wong 1987),
+    which is exact, and mixes slowly where most cells are missing. `statistics` and `log_evidence`
+    are those of complete rows.
 
     Moments are taken about the prior mean and lose precision if a cluster is d of its own standard
     deviations away from it. In float32 the covariance has a relative error of 1e-7 d^2, which is
@@ -158,6 +171,8 @@ def gaussian(
         log_predictive=bind(_log_predictive, prior),
         log_evidence=bind(_log_evidence, prior),
         check=bind(_check, prior.mean),
+        missing=Missing(bind(_mark), bind(_draw_missing)),
+        simulate=bind(_simulate),
     )
 
 
@@ -179,10 +194,10 @@ def gaussian_of(
     the covariance of all rows instead, one cluster would be the most probable partition from some
     20 columns on, however clear the clusters. If clusters differ in width, each has one of five
     scales (`one_of`). See `families.gaussian_prior` for how scale, strength and freedom are chosen,
-    the latter two where they are None. Rows of NaN are ignored.
+    the latter two where they are None. Missing cells are NaN.
 
     Raises:
-        ValueError: Rows are not finite, a column is constant or squares of its numbers overflow or
+        ValueError: A cell is infinite, a column is constant or squares of its numbers overflow or
             underflow, or the covariance is singular: a column is a linear function of others.
 
     Example:
@@ -195,12 +210,12 @@ def gaussian_of(
     values = np.asanyarray(rows, np.float64)  # masked values are refused below
     if values.ndim != 2 or values.shape[1] == 0:
         raise ValueError(f"rows must have shape [n, p]; it is {values.shape}")
-    _check(jnp.zeros(values.shape[1]), values)
+    check_numbers(values, values.shape[1], jnp.result_type(float))
     values = values[~np.isnan(values).all(axis=1)]
     remedy = "give mean and scale to families.gaussian"
     check_covariance(values, "rows", remedy, jnp.result_type(float))
     prior = prior_of(values, strength, freedom)
-    return of_scales(jnp.asarray(values.mean(axis=0), float), *prior)
+    return of_scales(jnp.asarray(np.nanmean(values, axis=0), float), *prior)
 
 
 def of_scales(mean: ArrayLike, scale: Any, strength: ArrayLike, freedom: Any) -> Family:
@@ -214,11 +229,13 @@ def of_scales(mean: ArrayLike, scale: Any, strength: ArrayLike, freedom: Any) ->
 def check_covariance(values: np.ndarray, name: str, remedy: str, dtype: DTypeLike) -> None:
     """Raise a ValueError unless float64 rows [n, p] have a covariance that a dtype can represent.
 
+    Where cells are missing, NaN, it is that of the complete rows.
     With at most as many rows as columns it is singular by their number. That is no harm: rounding
     errors of a cluster's scale grow with its rows, and the prior from the data is not singular.
     """
     for j, column in enumerate(values.T):
         moments_of(column, f"column {j} of {name}", dtype, f", or {remedy}")
+    values = values[~np.isnan(values).any(axis=1)]
     n, p = values.shape
     if n <= p:
         return
@@ -270,6 +287,13 @@ def _draw(prior: _Prior, key: jax.Array, statistics: Moments) -> Normals:
     return Normals(mean, root, log_det)
 
 
+def _simulate(key: jax.Array, atoms: Normals, lengths: Any) -> jax.Array:
+    del lengths
+    noise = np.asarray(jax.random.normal(key, atoms.mean.shape), np.float64)
+    off = np.linalg.solve(np.asarray(atoms.root, np.float64), noise[..., None])[..., 0]
+    return atoms.mean + jnp.asarray(off, atoms.mean.dtype)
+
+
 def _statistics(
     centre: jax.Array, rows: jax.Array, labels: jax.Array, num_clusters: int
 ) -> Moments:
@@ -291,30 +315,215 @@ def _deviation(centre: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array
     return jnp.where(present[:, None], rows - centre, 0), present
 
 
-def _log_likelihood(centre: jax.Array, rows: jax.Array, atoms: Normals) -> jax.Array:
-    y, present = _deviation(centre, rows)
+def _mark(rows: Any) -> Any:
+    """Return the table of rows as `PartialRows` if rows lack some of their cells."""
+    if isinstance(rows, PartialRows):
+        return rows
+    values = np.asarray(rows)
 
-    def of_atom(atom: Normals) -> jax.Array:
-        z = jnp.matmul(y - (atom.mean - centre), atom.root.T, precision="highest")
-        return atom.log_det - 0.5 * jnp.sum(z**2, axis=1)
+    def partial(block: np.ndarray) -> np.ndarray:
+        gone = np.isnan(block)
+        return gone.any(axis=1) & ~gone.all(axis=1)
 
-    log_f = lax.map(of_atom, atoms).T - 0.5 * centre.shape[0] * math.log(2 * math.pi)
+    if first_bad(values, partial) is None:
+        return rows
+    gone = np.isnan(values) & partial(values)[:, None]
+    p, most = values.shape[1], int(gone.sum(axis=1).max())
+    width = min(1 << (most - 1).bit_length(), p - 1)  # few shapes to compile
+    columns = np.argsort(~gone, axis=1, kind="stable")[:, :width]
+    missing = np.where(np.take_along_axis(gone, columns, axis=1), columns, p)
+    return PartialRows(jnp.asarray(values), jnp.asarray(missing, jnp.int32))
+
+
+class _Projected(NamedTuple):
+    """Rows without the directions of their missing cells; rows are the last axis.
+
+    With y the deviations of a row, 0 in missing cells, and B those columns of the root of the
+    precision that belong to the missing cells, B = Q S is a QR decomposition, and
+    x -> |root y + B x|^2 has the minimum |rest|^2 at x = -S^-1 along.
+    """
+
+    rest: jax.Array  # root y - Q along, [p, b]
+    along: jax.Array  # Q' root y, [m, b]
+    upper: jax.Array  # S, upper triangular; 0 in rows and columns without a cell, [m, m, b]
+    log_det: jax.Array  # of S, [b]
+
+
+def _project(columns: jax.Array, rest: jax.Array, most: jax.Array) -> _Projected:
+    """Decompose columns [p, m, b], of which the first `most` may differ from 0, and project rest.
+
+    By the modified Gram-Schmidt process, which is backward stable for the rest (Bjorck 1967).
+    """
+    _, m, b = columns.shape
+    none = jnp.zeros((m, b), rest.dtype)
+    start = _Projected(rest, none, jnp.zeros((m, m, b), rest.dtype), none[0])
+
+    def step(t: jax.Array, carry: tuple[jax.Array, _Projected]) -> tuple[jax.Array, _Projected]:
+        columns, now = carry
+        column = lax.dynamic_index_in_dim(columns, t, 1, keepdims=False)
+        length = jnp.sqrt(jnp.sum(column**2, axis=0))
+        unit = column / jnp.where(length > 0, length, 1)
+        row = jnp.where(jnp.arange(m)[:, None] >= t, jnp.sum(unit[:, None] * columns, axis=0), 0)
+        along = jnp.sum(unit * now.rest, axis=0)
+        return columns - unit[:, None] * row, _Projected(
+            now.rest - unit * along,
+            lax.dynamic_update_index_in_dim(now.along, along, t, 0),
+            lax.dynamic_update_index_in_dim(now.upper, row, t, 0),
+            now.log_det + jnp.log(jnp.where(length > 0, length, 1)),
+        )
+
+    return lax.fori_loop(0, most, step, (columns, start))[1]
+
+
+class _Block(NamedTuple):
+    """Some of the rows that lack cells."""
+
+    ids: jax.Array  # int32 [b]; n where there is none
+    cells: jax.Array  # NaN where missing, [b, p]
+    columns: jax.Array  # of the missing cells, filled up with p, int32 [b, m]
+    most: jax.Array  # the largest number of missing cells of a row
+
+
+_AT_ONCE = 2**18  # numbers in memory for a block
+
+
+def _by_blocks(
+    rows: PartialRows, each: int, step: Callable[[_Block, jax.Array], jax.Array], start: jax.Array
+) -> jax.Array:
+    """Return `step(block, total)` after all rows that lack cells, block by block.
+
+    `each` is how many numbers a step has in memory for a row.
+    """
+    n, p = rows.cells.shape
+    columns = jnp.where(rows.missing < 0, p, rows.missing)
+    number = jnp.sum(columns < p, axis=1)
+    # Rows with equally many missing cells come together, so that blocks need few steps.
+    order = jnp.argsort(-number).astype(jnp.int32)
+    size = max(1, min(n, _AT_ONCE // each))
+    order = jnp.pad(order, (0, -n % size), constant_values=n)
+    count = jnp.sum(number > 0)
+
+    def turn(loop: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        first, total = loop
+        ids = lax.dynamic_slice(order, (first,), (size,))
+        ids = jnp.where(number.at[ids].get(mode="fill", fill_value=0) > 0, ids, n)
+        own = columns.at[ids].get(mode="fill", fill_value=p)
+        cells = rows.cells.at[ids].get(mode="fill", fill_value=jnp.nan)
+        most = jnp.max(jnp.sum(own < p, axis=1))
+        return first + size, step(_Block(ids, cells, own, most), total)
+
+    return lax.while_loop(lambda loop: loop[0] < count, turn, (jnp.int32(0), start))[1]
+
+
+def _deviations(cells: jax.Array, mean: jax.Array) -> jax.Array:
+    """Return cells less the mean, 0 where missing."""
+    return jnp.where(jnp.isnan(cells), 0, cells - mean)
+
+
+def _observed(rows: PartialRows, means: jax.Array, roots: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return squares and log_lost of rows [n, K], which determine the density of observed cells.
+
+    It is |root| exp(-square / 2 - log_lost) for the normal distribution with a mean and a root of
+    its precision, without powers of 2 pi.
+    """
+    p, m = rows.cells.shape[1], rows.missing.shape[1]
+
+    def of_all(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
+        y = _deviations(rows.cells, pair[0])
+        return jnp.sum(jnp.matmul(y, pair[1].T, precision="highest") ** 2, axis=1)
+
+    squares = lax.map(of_all, (means, roots))
+
+    def step(block: _Block, both: jax.Array) -> jax.Array:
+        places = jnp.minimum(block.columns, p - 1).T
+        real = (block.columns < p).T
+
+        def of_one(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
+            mean, root = pair
+            rest = jnp.matmul(root, _deviations(block.cells, mean).T, precision="highest")
+            found = _project(jnp.where(real, root[:, places], 0), rest, block.most)
+            return jnp.stack([jnp.sum(found.rest**2, axis=0), found.log_det])
+
+        each = lax.map(of_one, (means, roots))
+        return both.at[:, :, block.ids].set(each, mode="drop")
+
+    start = jnp.stack([squares, jnp.zeros_like(squares)], axis=1)  # [K, 2, n]
+    both = _by_blocks(rows, p * m, step, start)
+    return both[:, 0].T, both[:, 1].T
+
+
+def _draw_missing(keys: jax.Array, rows: Any, atoms: Normals, labels: jax.Array) -> jax.Array:
+    """Draw the missing cells of rows: normal, with mean -S^-1 along and precision S' S."""
+    if not isinstance(rows, PartialRows):
+        return rows
+    p, m = rows.cells.shape[1], rows.missing.shape[1]
+
+    def step(block: _Block, cells: jax.Array) -> jax.Array:
+        own = labels.at[block.ids].get(mode="clip")
+        mean, root = atoms.mean.at[own].get(mode="clip"), atoms.root.at[own].get(mode="clip")
+        real, places = block.columns < p, jnp.minimum(block.columns, p - 1)
+        rest = jnp.sum(root * _deviations(block.cells, mean)[:, None], axis=2).T
+        columns = jnp.take_along_axis(root, places[:, None], axis=2)
+        columns = jnp.where(real[:, None], columns, 0).transpose(1, 2, 0)
+        found = _project(columns, rest, block.most)
+        noise = jax.vmap(lambda key: jax.random.normal(key, (m,), mean.dtype))
+        right = noise(keys.at[block.ids].get(mode="clip")).T - found.along
+
+        def back(i: jax.Array, x: jax.Array) -> jax.Array:
+            t = block.most - 1 - i
+            row = lax.dynamic_index_in_dim(found.upper, t, 0, keepdims=False)
+            pivot = lax.dynamic_index_in_dim(row, t, 0, keepdims=False)
+            rest = lax.dynamic_index_in_dim(right, t, 0, keepdims=False) - jnp.sum(row * x, axis=0)
+            drawn = jnp.where(pivot > 0, rest / jnp.where(pivot > 0, pivot, 1), 0)
+            return lax.dynamic_update_index_in_dim(x, drawn, t, 0)
+
+        off = lax.fori_loop(0, block.most, back, jnp.zeros_like(right)).T
+        values = jnp.take_along_axis(mean, places, axis=1) + off
+        return cells.at[block.ids[:, None], block.columns].set(values, mode="drop")
+
+    return _by_blocks(rows, p * p, step, rows.cells)
+
+
+def _log_likelihood(centre: jax.Array, rows: Any, atoms: Normals) -> jax.Array:
+    if isinstance(rows, PartialRows):
+        present = ~jnp.isnan(rows.cells).all(axis=1)
+        square, log_lost = _observed(rows, atoms.mean, atoms.root)
+        number = jnp.sum(~jnp.isnan(rows.cells), axis=1, keepdims=True)
+        log_f = atoms.log_det - log_lost - 0.5 * square - 0.5 * number * math.log(2 * math.pi)
+    else:
+        y, present = _deviation(centre, rows)
+
+        def of_atom(atom: Normals) -> jax.Array:
+            z = jnp.matmul(y - (atom.mean - centre), atom.root.T, precision="highest")
+            return atom.log_det - 0.5 * jnp.sum(z**2, axis=1)
+
+        log_f = lax.map(of_atom, atoms).T - 0.5 * centre.shape[0] * math.log(2 * math.pi)
     # With few degrees of freedom draws from the prior overflow; their density is 0.
     log_f = jnp.where(jnp.isfinite(atoms.mean).all(axis=-1), log_f, -jnp.inf)
     return jnp.where(present[:, None], log_f, 0)
 
 
-def _log_predictive(prior: _Prior, rows: jax.Array) -> jax.Array:
+def _log_predictive(prior: _Prior, rows: Any) -> jax.Array:
     """Return the log density of Student's t with freedom - p + 1 degrees of freedom."""
-    y, present = _deviation(prior.mean, rows)
-    p = prior.mean.shape[0]
+    p, dtype = prior.mean.shape[0], prior.mean.dtype
     c = cholesky(prior.scale)
-    square = jnp.sum(solve(c, y.T) ** 2, axis=0)
     widen = (prior.strength + 1) / prior.strength
-    log_c = jnp.sum(jnp.log(jnp.diagonal(c)))
-    constant = log_rising((prior.freedom - p + 1) / 2, jnp.asarray(p / 2, y.dtype))
-    constant -= 0.5 * p * (math.log(math.pi) + jnp.log(widen)) + log_c
-    return jnp.where(present, constant - 0.5 * (prior.freedom + 1) * jnp.log1p(square / widen), 0)
+    log_c: Any = jnp.sum(jnp.log(jnp.diagonal(c)))
+    number: Any = jnp.asarray(p, dtype)  # of observed cells
+    if isinstance(rows, PartialRows):
+        present = ~jnp.isnan(rows.cells).all(axis=1)
+        number = jnp.sum(~jnp.isnan(rows.cells), axis=1).astype(dtype)
+        both = _observed(rows, prior.mean[None], inverse(c)[None])
+        square, log_lost = (leaf[:, 0] for leaf in both)
+        log_c += log_lost
+    else:
+        y, present = _deviation(prior.mean, rows)
+        square = jnp.sum(solve(c, y.T) ** 2, axis=0)
+    degrees = prior.freedom - p + 1
+    constant = log_rising(degrees / 2, number / 2)
+    constant -= 0.5 * number * (math.log(math.pi) + jnp.log(widen)) + log_c
+    log_t = constant - 0.5 * (degrees + number) * jnp.log1p(square / widen)
+    return jnp.where(present, log_t, 0)
 
 
 def _log_evidence(prior: _Prior, statistics: Moments, given: Moments | None = None) -> jax.Array:
@@ -334,17 +543,6 @@ def _log_evidence(prior: _Prior, statistics: Moments, given: Moments | None = No
     )
 
 
-def _check(centre: jax.Array, rows: ArrayLike) -> None:
-    values = check_table(rows, centre.shape[0], np.floating, "floats")
-    _, most = reach(centre.dtype)
-
-    def bad(block: np.ndarray) -> np.ndarray:
-        return ~(np.abs(block) <= most) & ~np.isnan(block).all(axis=1, keepdims=True)
-
-    if place := first_bad(values, bad):
-        row, column = place
-        raise ValueError(
-            f"rows[{row}, {column}] is {values[row, column]}: rows must be within {most:.0e} in "
-            f"{centre.dtype}, or NaN in all columns for a row without observations; for single "
-            "missing values take families.diagonal_gaussian"
-        )
+def _check(centre: jax.Array, rows: Any) -> None:
+    cells = rows.cells if isinstance(rows, PartialRows) else rows
+    check_numbers(cells, centre.shape[0], centre.dtype)

@@ -356,13 +356,14 @@ def prior_of(
 ) -> Prior:
     """Return the hyperparameters of `gaussian` for float64 rows [n, p] whose columns vary.
 
-    The prior mean is that of the rows. `strength` and `freedom` are chosen where None.
+    The prior mean is that of the rows. `strength` and `freedom` are chosen where None. Missing
+    cells are NaN.
     """
     size, p = values.shape
-    centre, sd = values.mean(axis=0), values.std(axis=0)
+    centre, sd = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
     if size > _ROWS:
         values = values[np.random.default_rng(0).choice(size, _ROWS, replace=False)]
-    y = (values - centre) / sd
+    y = _complete((values - centre) / sd)
     # Numbers that are rounded to a unit have at least the variance of the rounding.
     units = np.array([_unit(column) for column in y.T])
     search = _Search(y, np.maximum(_LEAST, units**2 / 12), strength, freedom)
@@ -370,6 +371,19 @@ def prior_of(
     scale = _spread(fit.freedom, p) * fit.within * np.outer(sd, sd)
     several = widths[:, None, None] * scale
     return Prior(several if len(widths) > 1 else scale, fit.strength, fit.freedom)
+
+
+def _complete(y: np.ndarray) -> np.ndarray:
+    """Return rows with missing cells as in the most similar row that has them.
+
+    Means instead would hide what the columns have in common within clusters.
+    """
+    if not np.isnan(y).any():
+        return y
+    with needed("the search for a prior"):
+        from sklearn.impute import KNNImputer
+
+    return KNNImputer(n_neighbors=1, keep_empty_features=True).fit_transform(y)
 
 
 def _unit(column: np.ndarray) -> float:

@@ -1,7 +1,7 @@
 """Multinomial counts with a Dirichlet prior."""
 
 from collections.abc import Callable
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,13 @@ from simplex_jax._src import arguments, draws
 from simplex_jax._src.base import bind
 from simplex_jax._src.corpus.device import CHUNK, token_slots
 from simplex_jax._src.geometry.rising import log_dirichlet_evidence, log_rising
-from simplex_jax._src.models.dpm.families.family import Family, Simplex, SparseRows, as_floats
+from simplex_jax._src.models.dpm.families.family import (
+    Family,
+    Simplex,
+    SparseRows,
+    as_floats,
+    multinomial_rows,
+)
 
 
 def multinomial(categories: SupportsIndex, concentration: ArrayLike = 0.5) -> Family:
@@ -58,11 +64,21 @@ def multinomial(categories: SupportsIndex, concentration: ArrayLike = 0.5) -> Fa
         log_evidence=bind(_log_evidence, alpha),
         check=bind(_check, alpha),
         simplex=Simplex(alpha, bind(as_floats, alpha)),
+        simulate=bind(_simulate),
     )
 
 
 def _draw(alpha: jax.Array, key: jax.Array, statistics: jax.Array) -> jax.Array:
     return draws.log_dirichlet(key, alpha + statistics)
+
+
+def _simulate(key: jax.Array, atoms: jax.Array, lengths: Any) -> SparseRows:
+    if lengths is None:
+        raise ValueError("the model does not say how many counts a row has: give lengths")
+    # In float64: rounding of single precision would be as large as rare words are probable.
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
+    p = np.exp(np.asarray(atoms, np.float64))
+    return multinomial_rows(random.multinomial(lengths, p / p.sum(axis=1, keepdims=True)))
 
 
 def _over_entries(rows: SparseRows, add: Callable, start: jax.Array) -> jax.Array:

@@ -14,6 +14,7 @@ from simplex_jax._src.models.dpm.families.family import (
     Rows,
     Statistics,
     component,
+    fill_means,
     size,
     take,
 )
@@ -77,6 +78,8 @@ def one_of(members: Sequence[Family], weights: ArrayLike | None = None) -> Famil
         log_evidence=bind(_log_evidence, several, log_weights),
         check=bind(_check, first, several),
         profile=bind(_profile, several, log_weights),
+        missing=first.missing,
+        simulate=first.simulate,
     )
 
 
@@ -93,6 +96,8 @@ def _check(first: Family, several: Family, rows: Rows) -> None:
     first.check(rows)
     # From all over: rows without observations, which may come together, tell nothing.
     some = take(rows, jnp.linspace(0, size(rows) - 1, _SOME).astype(jnp.int32))
+    if first.missing is not None:
+        some = fill_means(first.missing.mark(some))
     for name, same in zip(("statistics", "log_likelihood"), _alike(several, some), strict=True):
         if not same:
             raise ValueError(f"members differ in more than their priors: in {name}")

@@ -1,6 +1,6 @@
 """Independent Poisson columns, with a gamma prior for each."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -83,6 +83,7 @@ def poisson(shape: ArrayLike, rate: ArrayLike) -> Family:
         log_evidence=bind(_log_evidence, prior),
         check=bind(_check, prior.shape),
         profile=bind(_profile, prior),
+        simulate=bind(_simulate),
     )
 
 
@@ -90,6 +91,11 @@ def _draw(prior: _Prior, key: jax.Array, statistics: Counted) -> jax.Array:
     return draws.loggamma(key, prior.shape + statistics.total) - jnp.log(
         prior.rate + statistics.number
     )
+
+
+def _simulate(key: jax.Array, atoms: jax.Array, lengths: Any) -> jax.Array:
+    del lengths
+    return jax.random.poisson(key, jnp.exp(atoms))
 
 
 def _profile(prior: _Prior, statistics: Counted, atoms: jax.Array) -> tuple[jax.Array, jax.Array]:

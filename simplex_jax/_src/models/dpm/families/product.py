@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax._src.base import PyTree, bind
-from simplex_jax._src.models.dpm.families.family import Family, Simplex, component, size
+from simplex_jax._src.models.dpm.families.family import Family, Missing, Simplex, component, size
 
 Groups: TypeAlias = dict[str, Any]
 """A value for each group of columns, by name."""
@@ -51,6 +51,8 @@ def product(groups: Mapping[str, Family]) -> Family:
     evident = all(family.log_evidence is not None for family in members.values())
     simplexes = {name: family.simplex for name, family in members.items()}
     alpha = {name: simplex.alpha for name, simplex in simplexes.items() if simplex is not None}
+    drawn = any(family.missing is not None for family in members.values())
+    simulated = all(family.simulate is not None for family in members.values())
     return Family(
         draw=bind(_draw, members),
         statistics=bind(_statistics, members),
@@ -60,6 +62,8 @@ def product(groups: Mapping[str, Family]) -> Family:
         check=bind(_check, members),
         simplex=Simplex(alpha, bind(_counts, members)) if len(alpha) == len(members) else None,
         profile=bind(_profile, members),
+        missing=Missing(bind(_mark, members), bind(_draw_missing, members)) if drawn else None,
+        simulate=bind(_simulate, members) if simulated else None,
     )
 
 
@@ -96,6 +100,33 @@ def _profile(members: Groups, statistics: Groups, atoms: Groups) -> tuple[Groups
     both = {name: component(m, statistics[name], atoms[name]) for name, m in members.items()}
     return {name: pair[0] for name, pair in both.items()}, {
         name: pair[1] for name, pair in both.items()
+    }
+
+
+def _mark(members: Groups, rows: Groups) -> Groups:
+    return {
+        name: rows[name] if member.missing is None else member.missing.mark(rows[name])
+        for name, member in members.items()
+    }
+
+
+def _draw_missing(
+    members: Groups, keys: jax.Array, rows: Groups, atoms: Groups, labels: jax.Array
+) -> Groups:
+    complete = {}
+    for place, (name, member) in enumerate(sorted(members.items())):
+        own = jax.vmap(jax.random.fold_in, (0, None))(keys, place)
+        draws = member.missing
+        complete[name] = (
+            rows[name] if draws is None else draws.draw(own, rows[name], atoms[name], labels)
+        )
+    return complete
+
+
+def _simulate(members: Groups, key: jax.Array, atoms: Groups, lengths: Any) -> Groups:
+    keys = dict(zip(sorted(members), jax.random.split(key, len(members)), strict=True))
+    return {
+        name: member.simulate(keys[name], atoms[name], lengths) for name, member in members.items()
     }
 
 

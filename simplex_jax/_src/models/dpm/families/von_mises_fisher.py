@@ -1,6 +1,6 @@
 """Unit vectors: von Mises-Fisher distributions with a prior of direction and concentration."""
 
-from typing import NamedTuple, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -121,7 +121,13 @@ def von_mises_fisher(
         log_predictive=bind(_log_predictive, prior),
         log_evidence=bind(_log_evidence, prior),
         check=bind(_check, prior.centre),
+        simulate=bind(_simulate),
     )
+
+
+def _simulate(key: jax.Array, atoms: Directions, lengths: Any) -> jax.Array:
+    del lengths
+    return draws.von_mises_fisher(key, atoms.mean, atoms.concentration)
 
 
 def _norm(x: jax.Array) -> jax.Array:
