@@ -19,6 +19,17 @@ def partitions(n):
     return np.array(rows)
 
 
+def counted(labels):
+    """How often each of `partitions` is among labels [chains, n]."""
+    every = partitions(labels.shape[1])
+    places = {tuple(row): i for i, row in enumerate(every.tolist())}
+    found = []
+    for row in labels.tolist():
+        first = list(dict.fromkeys(row))
+        found.append(places[tuple(first.index(k) for k in row)])
+    return np.bincount(found, minlength=len(every))
+
+
 class Posterior(NamedTuple):
     """Posterior of (partition, alpha) given rows of counts, with atoms ~ Dirichlet(base)."""
 

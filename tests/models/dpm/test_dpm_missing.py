@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 from support import statistics_checks as checks
+from support import tiny_dpm
 
 from simplex_jax import dpm
 from simplex_jax._src.models.dpm import families
@@ -124,13 +125,6 @@ GONE = [(0, 1), (1, 0)]
 PRIOR = (np.array([0.1, 0.0]), np.array([[0.4, 0.1], [0.1, 0.5]]), 0.3, 3.5)
 
 
-def all_partitions(n):
-    result = [(0,)]
-    for _ in range(n - 1):
-        result = [(*p, k) for p in result for k in range(max(p) + 2)]
-    return np.array(result)
-
-
 def log_evidence(x):
     """Log evidence of complete rows [..., n, 2], up to the constant of a column of rows."""
     mean, scale, strength, freedom = PRIOR
@@ -153,7 +147,7 @@ def log_evidence(x):
 
 @functools.cache
 def exact():
-    """Probabilities of all partitions, and means of tanh of each missing cell, and squares."""
+    """Probabilities of `tiny_dpm.partitions`, and means of tanh of each missing cell and its square."""
     nodes, weights = np.polynomial.legendre.leggauss(300)
     grid = np.tan(nodes * np.pi / 2 * 0.9999)  # over the whole line: tails are Student's
     log_w = np.log(weights * np.pi / 2 * (1 + grid**2))
@@ -176,7 +170,7 @@ def exact():
         ]
         return peak + np.log(each[0]), np.array(each[1:]) / each[0]
 
-    every = all_partitions(5)
+    every = tiny_dpm.partitions(5)
     log_p, means = np.empty(len(every)), np.empty((len(every), 4))
     for i, z in enumerate(every):
         blocks = [tuple(np.flatnonzero(z == k).tolist()) for k in range(z.max() + 1)]
@@ -185,7 +179,7 @@ def exact():
             own = next(c for c in blocks if row in c)
             means[i, 2 * row : 2 * row + 2] = of_block(own)[1][2 * row : 2 * row + 2]
     p = special.softmax(log_p)
-    return every, p, p @ means
+    return p, p @ means
 
 
 def posterior_p_values(key, change=lambda family: family, **options):
@@ -211,13 +205,8 @@ def posterior_p_values(key, change=lambda family: family, **options):
         grow=dpm_mixture.grown,
         chunk=STEPS,
     )
-    every, p, expected = exact()
-    names = {tuple(z): i for i, z in enumerate(every.tolist())}
-    found = []
-    for z in np.asarray(state.labels).tolist():
-        first = list(dict.fromkeys(z))
-        found.append(names[tuple(first.index(k) for k in z)])
-    observed = np.bincount(found, minlength=len(every))
+    p, expected = exact()
+    observed = tiny_dpm.counted(np.asarray(state.labels))
     p_values = {"partitions": checks.chi_square(observed, p)}
     cells = np.asarray(state.cells[0], np.float64)[:, :, 0]
     for row in (0, 1):

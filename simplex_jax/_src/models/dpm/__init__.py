@@ -67,7 +67,8 @@ def fit(rows: Any, arguments: Arguments) -> Fit:
         >>> fitted.clusters.labels[[0, 24, 25, 39]].tolist()
         [0, 0, 1, 1]
     """
-    return pipeline.fit(MODEL, data.Given(rows, arguments.family, arguments.kinds), arguments)
+    given = data.Given(rows, arguments.family, arguments.kinds, arguments.weights)
+    return pipeline.fit(MODEL, given, arguments)
 
 
 load = Fit.load

@@ -20,7 +20,7 @@ from simplex_jax._src.corpus.formats.tables import read_frame
 from simplex_jax._src.corpus.frames import Frame
 from simplex_jax._src.models.dpm import MODEL, Fit, fitting, tables, variables
 from simplex_jax._src.models.dpm.clusters import assign
-from simplex_jax._src.models.dpm.data import Data, Given, as_data
+from simplex_jax._src.models.dpm.data import Data, Given, as_data, whole_weights
 from simplex_jax._src.models.dpm.report import describe_clusters, number_of_clusters, variables_of
 from simplex_jax._src.models.dpm.variables import Columns, Words
 from simplex_jax._src.models.pipeline import Progress
@@ -62,6 +62,12 @@ TABLE_OPTIONS = {
         "counts. In a mixed table text is a category, and other columns are numbers; columns of "
         "nonnegative integers must be named.  [default: mixed if a column has negative numbers or "
         "fractions, or is named; else categories]",
+    ),
+    "weights": click.option(
+        "--weights",
+        metavar="COLUMN",
+        help="A column of positive whole numbers that says how many equal rows each row stands for "
+        "(tables). The result is as of a table with each row repeated as often.",
     ),
 } | {
     name: click.option(
@@ -154,13 +160,28 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Data:
     if not _holds_columns(input, reading["format"]):
         return counts.read(input, reading)
     frame = _frame(input, reading)
+    weights = None
+    if reading["weights"] is not None:
+        frame, weights = _weights(input, frame, reading["weights"])
     kinds = {column: kind for name, kind in _KINDS.items() for column in reading[name]}
     numbers = Frame(variables.of_texts(frame.columns, kinds), frame.names)
     with _naming(input):
         mixed = reading["kind"] == "mixed" or kinds
         if reading["kind"] != "categories" and (mixed or _looks_mixed(numbers)):
-            return as_data(Given(numbers, None, kinds))
-        return as_data(Given(frame, None, dict.fromkeys(frame.columns, "category")))
+            return as_data(Given(numbers, None, kinds, weights))
+        return as_data(Given(frame, None, dict.fromkeys(frame.columns, "category"), weights))
+
+
+def _weights(path: Path, frame: Frame, name: str) -> tuple[Frame, np.ndarray]:
+    """Return a table without the column of weights, and these."""
+    columns = dict(frame.columns)
+    with _naming(path):
+        if name not in columns:
+            raise ValueError(f"there is no column {name!r} (--weights)")
+        cells = variables.numbers_of(name, columns.pop(name), "number")
+        if not columns:
+            raise ValueError(f"there is no column besides {name!r} (--weights)")
+        return Frame(columns, frame.names), whole_weights(cells, frame.names)
 
 
 def _resolve(input: str | None, reading: dict[str, Any]) -> dict[str, Any]:
@@ -190,6 +211,8 @@ def _listed(names: Sequence[str]) -> str:
 def _announce(plan: Plan) -> str:
     settings, facts = plan.settings, fitting.describe(plan)
     empty = f", {facts['empty']:,} without an observation" if facts["empty"] else ""
+    if "weighted" in facts:
+        empty += f"; {facts['weighted']:,} by their weights"
     columns = _columns(plan.data.variables)
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     alpha = "learned" if isinstance(settings.alpha, str) else f"{settings.alpha:g}"

@@ -1,6 +1,7 @@
 """The Dirichlet-process mixture as a scikit-learn estimator."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
@@ -18,6 +19,7 @@ from simplex_jax._src.models import dpm
 from simplex_jax._src.models import estimator as common
 from simplex_jax._src.models.dpm import clusters, families, variables
 from simplex_jax._src.models.dpm.clusters import Assignment, Samples
+from simplex_jax._src.models.dpm.data import whole_weights
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
@@ -408,8 +410,11 @@ class DirichletProcessMixture(
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Sample the clusters of the rows of X [N, p].
+
+        `sample_weight`, positive whole numbers [N], is how many equal rows each row stands for: the
+        result has the distribution of a fit to X with each row repeated as often.
 
         Raises:
             ValueError: A parameter is out of range, or X does not fit the family.
@@ -420,14 +425,21 @@ class DirichletProcessMixture(
         family = self.family
         table = self._table(X, family, reset=True)
         params = self.family_params or {}
+        size = _size(table)
+        copies = np.arange(size)
+        if sample_weight is not None:
+            weights = whole_weights(sample_weight, tuple(map(str, copies)))
+            copies = np.repeat(copies, weights)
         if isinstance(family, Family):
             if params:
                 raise ValueError("family_params are for families by name: leave them out")
             parameters: common.Arrays = {}
         else:
-            parameters = hyperparameters(family, table, params)
+            every = table if sample_weight is None else _take(table, copies)
+            parameters = hyperparameters(family, every, params)
         rows, built = _rows(family, parameters, table), _built(family, parameters)
-        fitted = self._sampled(dpm.fit, rows, built)
+        fit = functools.partial(dpm.fit, weights=sample_weight)
+        fitted = self._sampled(fit, rows, built)
         self.family_, self.family_params_ = family, parameters
         self.labels_, self.expected_loss_ = fitted.point.labels, fitted.point.loss
         self.n_clusters_ = fitted.num_clusters
@@ -435,15 +447,15 @@ class DirichletProcessMixture(
         self.n_clusters_posterior_ = fitted.num_clusters_posterior
         self.traces_ = fitted.traces
         self.samples_ = fitted.partitions
-        self._describe(fitted.clusters.samples.mixtures)
+        self._describe(fitted.clusters.samples.mixtures, self.labels_[copies])
         common.end(fitted.interrupted)
         return self
 
-    def _describe(self, mixtures: Mixture) -> None:
-        """Set the attributes of the clusters from the samples."""
+    def _describe(self, mixtures: Mixture, labels: np.ndarray) -> None:
+        """Set the attributes of the clusters from the samples; `labels` are of all their rows."""
         width, count = mixtures.log_weights.shape[1], self.n_clusters_
-        sampled = self.samples_["labels"].reshape(-1, len(self.labels_)).astype(np.int64)
-        pairs = self.labels_ * width + sampled
+        sampled = self.samples_["labels"].reshape(-1, len(labels)).astype(np.int64)
+        pairs = labels * width + sampled
         overlaps = np.array([np.bincount(one, minlength=count * width) for one in pairs])
         overlaps = overlaps.reshape(-1, count, width)
         sizes = overlaps.sum(axis=1, keepdims=True)
@@ -590,6 +602,17 @@ class DirichletProcessMixture(
         drawn = atoms_of(str(arrays["family_"]), self.family_params_, leaves)
         self.mixtures_ = Mixture(jnp.asarray(log_weights), jnp.asarray(log_rest), drawn)
         super()._take(arrays)
+
+
+def _size(table: Table) -> int:
+    return len(next(iter(table.values()))) if isinstance(table, dict) else table.shape[0]
+
+
+def _take(table: Table, rows: np.ndarray) -> Table:
+    """Return the rows of a table with these numbers."""
+    if isinstance(table, dict):
+        return {name: np.asarray(column, object)[rows] for name, column in table.items()}
+    return table[rows]
 
 
 def _takes(family: str | Family) -> Input:

@@ -269,6 +269,9 @@ class Fit(pipeline.Fit):
         num_clusters_posterior: Posterior probability of each number of clusters with rows, by
             number.
         names: Names of all rows, D.
+        weights: How many equal rows each of them stands for, int [D], if `fit` was given weights;
+            None for a loaded fit. Sizes of clusters count all of them; the label of a row in
+            `point` is the most frequent one of its equals, and its proportions are their mean.
         held_out: Which of them were held out, bool [D].
         proportions: Posterior probability of each cluster for all rows, float32 [D, C].
         family: The component distribution.
@@ -278,7 +281,7 @@ class Fit(pipeline.Fit):
             the rows in the largest cluster), [S, chains] each, and, with held-out rows,
             "log_predictive" of its evaluations, [E, chains]; empty for a loaded fit.
         partitions: Posterior partitions: "labels" [S, chains, N], "alpha" [S, chains], "step" [S];
-            empty for a loaded fit.
+            empty for a loaded fit. With weights each of N rows comes as often as it counts.
     """
 
     settings: Options
@@ -296,6 +299,7 @@ class Fit(pipeline.Fit):
     examples: list[list[dict[str, Any]]]
     traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    weights: np.ndarray | None = None
 
     def to_record(self) -> Mixture:
         """Return traces and partitions for `simplex_jax.evaluate`."""
@@ -397,7 +401,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
         measures["evaluation"] = measure_heldout(family, heldout, settings)
     measures["posterior"] = gather_traces(settings, heldout is not None)
     measures["kept"] = keep_partitions(settings)
-    measures["records"] = record_evaluations(settings, len(plan.train.names))
+    measures["records"] = record_evaluations(settings, plan.train.size)
     # Last, after all checks: the search for a start can take seconds.
     state = _like(kernel, rows, settings)
     warn_of_time(settings, family, rows, settings.initial_clusters or _SOME)
@@ -470,7 +474,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     if not partitions and trained.event:
         last = read_partitions(trained.event, settings.chains)
         partitions = {name: array[None] for name, array in last.items()}
-    labels = partitions["labels"].reshape(-1, len(data.names))
+    labels = partitions["labels"].reshape(-1, data.size)
     cells = [partitions.pop(name) for name in sorted(partitions) if name.startswith(_CELLS)]
     clusters = clustering.summarise(
         _keys(settings)[2],
@@ -480,12 +484,18 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         partitions["alpha"].ravel(),
         [values.reshape(-1, *values.shape[2:]) for values in cells],
     )
+    proportions = data.means(clusters.proportions)
+    clusters = clusters._replace(
+        proportions=proportions, labels=clustering.most_probable(proportions)
+    )
+    point = point_partitions.point_partition(labels, settings.loss, seed=settings.seed)
     held_out = np.ones(len(plan.data.names), bool)
     held_out[data.numbers] = False
     proportions = np.empty((len(held_out), len(clusters.sizes)), np.float32)
     proportions[~held_out] = clusters.proportions
     if plan.held:
-        proportions[held_out] = assign(clusters.samples, family, plan.heldout).proportions
+        held = dataclasses.replace(plan.data, weights=None).select(np.flatnonzero(held_out))
+        proportions[held_out] = assign(clusters.samples, family, held.rows).proportions
     traces = gathered.traces()
     moving = {name: trace.T for name, trace in traces.items() if np.unique(trace).size > 1}
     mean, sd = (float(x) for x in gathered.moments["alpha"].pooled())
@@ -498,7 +508,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         interrupted=trained.interrupted,
         state=trained.state,
         clusters=clusters,
-        point=point_partitions.point_partition(labels, settings.loss, seed=settings.seed),
+        point=point._replace(labels=data.labels(point.labels)),
         alpha=mean if isinstance(settings.alpha, str) else settings.alpha,
         alpha_sd=sd if isinstance(settings.alpha, str) else 0.0,
         alpha_interval=(float(lower), float(upper)),
@@ -506,6 +516,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
             traces["num_clusters"].astype(int).ravel()
         ),
         names=plan.data.names,
+        weights=plan.data.weights,
         held_out=held_out,
         proportions=proportions,
         family=family,
@@ -537,6 +548,8 @@ def describe(plan: Plan) -> dict[str, Any]:
     """Return facts about the rows of a run."""
     data: Data = plan.data
     facts: dict[str, Any] = {"rows": len(data.names)}
+    if data.weights is not None:
+        facts["weighted"] = data.size
     if data.variables is None:
         return facts
     variables = data.variables
@@ -682,7 +695,9 @@ def warn(fitted: Fit) -> list[str]:
         fitted.metrics,
         clusters.sizes,
         clusters.present,
-        len(clusters.labels),
+        len(clusters.labels)
+        if fitted.weights is None
+        else int(fitted.weights[~fitted.held_out].sum()),
         partition=fitted.num_clusters,
         starts=starts,
         split_merge=settings.split_merge or 0,

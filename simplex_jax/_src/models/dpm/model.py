@@ -32,6 +32,7 @@ Labels are indices of sticks and have no meaning by themselves; only the partiti
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -178,6 +179,7 @@ def draw_labels(
     def part(i: jax.Array, carry: tuple) -> tuple:
         labels, occupancy, totals, cells, count = carry
         some = family_rows.take(model.rows, parts[i])
+        log_likelihood = likelihoods_of(family, model.rows, parts[i], some)
         # >=, because u rounds to the bound of its own stick once in ten million rows.
         reached = jnp.max(jnp.where(sliced.log_bounds >= jnp.min(log_u[i]), sticks + 1, 0))
 
@@ -187,7 +189,7 @@ def draw_labels(
                 lambda leaf: lax.dynamic_slice_in_dim(leaf, first, block),
                 (position.atoms, sliced.log_bounds, tilt),
             )
-            within = (family.log_likelihood(some, atoms) + more).T
+            within = (log_likelihood(atoms) + more).T
             within = jnp.where(bounds[:, None] >= log_u[i], within, -jnp.inf)
             return lax.dynamic_update_slice_in_dim(logits, within, first, axis=0)
 
@@ -230,6 +232,39 @@ def draw_labels(
     start = (state.labels, state.occupancy, state.totals, state.cells, jnp.int32(0))
     labels, occupancy, totals, cells, count = lax.fori_loop(0, parts.shape[0], part, start)
     return state._replace(labels=labels, occupancy=occupancy, totals=totals, cells=cells), count
+
+
+_BLOCKS = 16
+
+
+def likelihoods_of(
+    family: Family, rows: PyTree, ids: jax.Array, some: PyTree
+) -> Callable[[PyTree], jax.Array]:
+    """Return the function of atoms to the log likelihoods [n, K] of `some`, the rows `ids`.
+
+    Of rows that come several times it computes those of each only once.
+    """
+    if not (isinstance(rows, family_rows.Selected) and rows.repeat):
+        return lambda atoms: family.log_likelihood(some, atoms)
+    n = ids.shape[0]
+    block = -(-n // _BLOCKS)
+    size = -(-n // block) * block
+    numbers = rows.numbers.at[ids].get(mode="clip")
+    different, places = jnp.unique(numbers, return_inverse=True, size=size, fill_value=-1)
+    count = jnp.max(places) + 1
+    own = family_rows.take(rows.rows, different)
+
+    def log_likelihood(atoms: PyTree) -> jax.Array:
+        def of_block(i: jax.Array, table: jax.Array) -> jax.Array:
+            here = family_rows.take(own, i * block + jnp.arange(block, dtype=jnp.int32))
+            found = family.log_likelihood(here, atoms)
+            return lax.dynamic_update_slice_in_dim(table, found, i * block, axis=0)
+
+        shape = jax.eval_shape(family.log_likelihood, own, atoms)
+        table = jnp.zeros(shape.shape, shape.dtype)
+        return lax.fori_loop(0, -(-count // block), of_block, table)[places]
+
+    return log_likelihood
 
 
 def statistics_of(

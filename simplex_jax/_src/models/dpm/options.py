@@ -158,6 +158,15 @@ class Arguments(Options, Session):
         command=False,
         parameter=None,
     )
+    weights: Any = option(
+        "How many equal rows each row stands for: positive whole numbers, [N]. The result has the "
+        "distribution of that of a table with each row repeated as often, whose labels need not be "
+        "the same. A corpus has a row for each document.",
+        default=None,
+        unset="1",
+        command=False,
+        parameter=None,
+    )
     # Partitions stay in memory, because the clusters are computed from them.
     samples_dir: None = dataclasses.field(default=None, init=False)
 
@@ -172,7 +181,7 @@ def resolve_options(data: Data, heldout: PyTree, options: Options) -> Options:
     if data.variables is not None and options.concentration is None:
         options = dataclasses.replace(options, concentration=data.variables.concentration)
     evident = data.family is None or data.family.log_evidence is not None
-    return of_size(len(data.names), options, evident)
+    return of_size(data.size, options, evident)
 
 
 def _check_heldout(data: Data, heldout: PyTree) -> None:

@@ -224,8 +224,12 @@ def codes_within(name: str, codes: np.ndarray, count: int) -> np.ndarray:
     return codes
 
 
-def learn_column(name: str, column: Any, kind: str) -> tuple[Column, np.ndarray]:
+def learn_column(
+    name: str, column: Any, kind: str, weights: np.ndarray | None = None
+) -> tuple[Column, np.ndarray]:
     """Return the facts of a column that a family needs, and its cells, float64 [n], with NaN.
+
+    Weights are how many equal rows each row stands for.
 
     Raises:
         ValueError: The column has no cells, does not vary, or has too many values for a category.
@@ -243,9 +247,10 @@ def learn_column(name: str, column: Any, kind: str) -> tuple[Column, np.ndarray]
             raise ValueError(f"column {name!r} has {size}: {remedy}")
         return Column(kind, values, 0.0, 1.0), codes_of(texts, values)
     cells = numbers_of(name, column, kind)
+    every = cells if weights is None else np.repeat(cells, weights)
     if kind == "number":
-        return Column(kind, (), *moments_of(cells, f"column {name!r}")), cells
-    observed = cells[~np.isnan(cells)]
+        return Column(kind, (), *moments_of(every, f"column {name!r}")), cells
+    observed = every[~np.isnan(every)]
     if not observed.any():
         raise ValueError(f"column {name!r} has no count above 0: leave it out")
     check_total(observed.sum(), f"column {name!r}")
@@ -531,7 +536,7 @@ Variables: TypeAlias = Words | Columns
 
 
 def from_frame(
-    rows: Any, kinds: Mapping[str, str] | None = None
+    rows: Any, kinds: Mapping[str, str] | None = None, weights: np.ndarray | None = None
 ) -> tuple[Columns, np.ndarray, tuple[str, ...]]:
     """Return the columns of a table, its cells, float64 [N, P], and the names of its rows.
 
@@ -542,6 +547,7 @@ def from_frame(
         kinds: Kinds of columns by name: "number", "category" or "count". By default, text and
             booleans are categories and numbers are numbers; columns of nonnegative integers must
             be named.
+        weights: How many equal rows each stands for, int [N].
 
     Raises:
         ValueError: The message names the column and the remedy.
@@ -555,7 +561,9 @@ def from_frame(
     """
     frame = frames.as_frame(rows)
     kinds = kinds_of(frame.columns, {} if kinds is None else kinds)
-    both = [learn_column(name, column, kinds[name]) for name, column in frame.columns.items()]
+    both = [
+        learn_column(name, column, kinds[name], weights) for name, column in frame.columns.items()
+    ]
     learned = [column for column, _ in both]
     table_columns = Columns(
         columns=tuple(frame.columns),

@@ -155,10 +155,15 @@ class PartialRows(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """A selection of rows from data too large to copy."""
+    """A selection of rows that are not copied: many, or several times the same."""
 
     rows: PyTree
     numbers: jax.Array  # indices of the selected rows, int32 [n]
+
+    @property
+    def repeat(self) -> bool:
+        """Whether rows come several times for sure: there are more than different ones."""
+        return self.numbers.shape[0] > size(self.rows)
 
 
 def multinomial_rows(counts: Any) -> SparseRows:
