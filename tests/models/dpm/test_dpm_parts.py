@@ -68,7 +68,7 @@ def escobar_west(module, key, state):
 
 def labels(module, key, state, model=MODEL):
     keys = jax.random.split(key)
-    sliced = module.slices(keys[0], model, state, IDS)
+    sliced = module.draw_slices(keys[0], model, state, IDS)
     drawn, _ = module.draw_labels(keys[1], model, state, IDS, sliced)
     return drawn._replace(needed=jnp.maximum(state.needed, sliced.needed))
 
@@ -165,7 +165,7 @@ MUTANTS = {
         "bounds[:, None] >= log_u[i]",
         "(bounds[:, None] >= log_u[i]) & (first + jnp.arange(block)[:, None] <= jnp.max(labels))",
     ),
-    "stale statistics": (sampled_counts, "totals = add(totals,", "add(totals,"),
+    "stale statistics": (sampled_counts, "totals = add_moves(", "add_moves("),
 }
 
 

@@ -33,8 +33,8 @@ from simplex_jax._src.evaluate import matching, partitions
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import component, draw_atoms
-from simplex_jax._src.models.dpm.model import Mixture, statistics_of
-from simplex_jax._src.models.dpm.state import where
+from simplex_jax._src.models.dpm.state import Mixture, where
+from simplex_jax._src.models.dpm.totals import statistics_of
 
 SHARD = 8_192
 """Number of rows processed together."""

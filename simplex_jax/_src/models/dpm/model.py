@@ -32,8 +32,7 @@ Labels are indices of sticks and have no meaning by themselves; only the partiti
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +53,6 @@ from simplex_jax._src.models.dpm import state as dp_order
 from simplex_jax._src.models.dpm import state as dp_sticks
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
-from simplex_jax._src.models.dpm.families.family import draw_atoms
 from simplex_jax._src.models.dpm.state import (
     BLOCK,
     WEIGHTED,
@@ -72,6 +70,16 @@ from simplex_jax._src.models.dpm.state import (
     where,
 )
 from simplex_jax._src.models.dpm.state import SAMPLERS as SIMPLEX_SAMPLERS
+from simplex_jax._src.models.dpm.totals import (
+    add_moves,
+    completed,
+    in_parts,
+    labels_at,
+    likelihoods_of,
+    no_loss,
+    rows_at_once,
+    statistics_of,
+)
 from simplex_jax._src.schedules import StepSize
 
 # Draws of slices, and of the labels of a batch given sticks and atoms.
@@ -80,8 +88,6 @@ from simplex_jax._src.schedules import StepSize
 # or a fixed decreasing sequence (Kalli, Griffin and Walker 2011). Its label is then drawn from the
 # finitely many sticks with s_j >= u_i, with probability proportional to w_j / s_j f(x_i | theta_j).
 
-_STICKS_AT_ONCE = 2**20
-_COLUMNS_AT_ONCE = 2**22
 _MOST_STICKS = 2.0**30
 
 
@@ -93,31 +99,6 @@ class Slices(NamedTuple):
     # number of sticks that may have bounds above the smallest u, int32; above C if some are
     # missing from the state
     needed: jax.Array
-
-
-def rows_at_once(rows: PyTree, ids: int, capacity: int) -> int:
-    """Return how many rows to process together, of `ids` rows in all.
-
-    This limits arrays of rows x sticks and of rows x columns.
-    """
-    return max(
-        1, min(ids, _STICKS_AT_ONCE // capacity, _COLUMNS_AT_ONCE // family_rows.width(rows))
-    )
-
-
-def labels_at(labels: jax.Array, ids: jax.Array, none: int) -> jax.Array:
-    """Return the labels of rows; `none` for ids out of range."""
-    return labels.at[ids].get(mode="fill", fill_value=none)
-
-
-def in_parts(ids: jax.Array, at_once: int, outside: int) -> jax.Array:
-    """Return ids in parts of equal length, [parts, at_once], the last padded with `outside`."""
-    parts = math.ceil(ids.shape[0] / at_once)
-    # Without the barrier XLA stores all ids as a constant of the program.
-    ids = lax.optimization_barrier(ids)
-    return jnp.pad(ids, (0, parts * at_once - ids.shape[0]), constant_values=outside).reshape(
-        parts, at_once
-    )
 
 
 def draw_slices(key: jax.Array, model: Model, state: State, ids: jax.Array) -> Slices:
@@ -215,17 +196,7 @@ def draw_labels(
         old, new = jnp.where(moved, old, capacity), jnp.where(moved, new, capacity)
         occupancy = occupancy.at[new].add(1, mode="drop").at[old].add(-1, mode="drop")
         if totals is not None:
-            # A loop of two, so that the sum over rows is compiled once.
-            if cells is None:
-                both = lax.map(
-                    lambda of: family.statistics(some, of, capacity), jnp.stack([new, old])
-                )
-            else:
-                both = lax.map(
-                    lambda of: family.statistics(*of, capacity),
-                    jax.tree.map(lambda *leaves: jnp.stack(leaves), (after, new), (before, old)),
-                )
-            totals = add(totals, jax.tree.map(lambda leaf: leaf[0] - leaf[1], both))
+            totals = add_moves(family, totals, (before, old), (after, new), moved)
         labels = labels.at[jnp.where(moved, parts[i], outside)].set(new, mode="drop")
         return labels, occupancy, totals, cells, count + jnp.sum(count_in, dtype=jnp.int32)
 
@@ -234,109 +205,11 @@ def draw_labels(
     return state._replace(labels=labels, occupancy=occupancy, totals=totals, cells=cells), count
 
 
-_BLOCKS = 16
-
-
-def likelihoods_of(
-    family: Family, rows: PyTree, ids: jax.Array, some: PyTree
-) -> Callable[[PyTree], jax.Array]:
-    """Return the function of atoms to the log likelihoods [n, K] of `some`, the rows `ids`.
-
-    Of rows that come several times it computes those of each only once.
-    """
-    if not (isinstance(rows, family_rows.Selected) and rows.repeat):
-        return lambda atoms: family.log_likelihood(some, atoms)
-    n = ids.shape[0]
-    block = -(-n // _BLOCKS)
-    size = -(-n // block) * block
-    numbers = rows.numbers.at[ids].get(mode="clip")
-    different, places = jnp.unique(numbers, return_inverse=True, size=size, fill_value=-1)
-    count = jnp.max(places) + 1
-    own = family_rows.take(rows.rows, different)
-
-    def log_likelihood(atoms: PyTree) -> jax.Array:
-        def of_block(i: jax.Array, table: jax.Array) -> jax.Array:
-            here = family_rows.take(own, i * block + jnp.arange(block, dtype=jnp.int32))
-            found = family.log_likelihood(here, atoms)
-            return lax.dynamic_update_slice_in_dim(table, found, i * block, axis=0)
-
-        shape = jax.eval_shape(family.log_likelihood, own, atoms)
-        table = jnp.zeros(shape.shape, shape.dtype)
-        return lax.fori_loop(0, -(-count // block), of_block, table)[places]
-
-    return log_likelihood
-
-
-def statistics_of(
-    family: Family, rows: PyTree, labels: jax.Array, ids: jax.Array, capacity: int
-) -> PyTree:
-    """Return the statistics of the clusters for the rows `ids`, leaves [C, ...]."""
-    parts = in_parts(ids, rows_at_once(rows, ids.shape[0], capacity), labels.shape[0])
-
-    def of(ids: jax.Array) -> PyTree:
-        some = family_rows.take(rows, ids)
-        return family.statistics(some, labels_at(labels, ids, capacity), capacity)
-
-    start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(of, ids))
-    totals = lax.fori_loop(
-        0, parts.shape[0], lambda i, totals: add(totals, of(parts[i])), no_loss(start)
-    )
-    return jax.tree.map(jnp.add, *totals)
-
-
-_ROUNDS = 5
-
-
-def completed(
-    key: jax.Array, family: Family, rows: PyTree, labels: jax.Array, capacity: int
-) -> PyTree:
-    """Return complete rows, with missing cells drawn given the labels, int32 [N], approximately.
-
-    Atoms and cells are drawn in turn, from the means of the columns on, for a few rounds.
-    """
-    if not family_rows.lack_cells(rows):
-        return rows
-    assert family.missing is not None
-    draw_missing = family.missing.draw
-    ids = jnp.arange(labels.shape[0], dtype=jnp.int32)
-
-    def turn(i: jax.Array, complete: PyTree) -> PyTree:
-        key_atoms, key_cells = jax.random.split(jax.random.fold_in(key, i))
-        statistics = statistics_of(family, complete, labels, ids, capacity)
-        atoms = draw_atoms(family, key_atoms, statistics)
-        return draw_missing(
-            jax.random.split(to_jax_key(key_cells), labels.shape[0]), rows, atoms, labels
-        )
-
-    return lax.fori_loop(0, _ROUNDS, turn, family_rows.fill_means(rows))
-
-
 def complete_rows(model: Model, state: State) -> PyTree:
     """Return the rows, with the values of missing cells that a state has."""
     if state.cells is None:
         return model.rows
     return family_rows.fill(model.rows, state.cells)
-
-
-def no_loss(values: PyTree) -> Totals:
-    """Return running sums without rounding error."""
-    return Totals(values, jax.tree.map(jnp.zeros_like, values))
-
-
-def add(totals: Totals, change: PyTree) -> Totals:
-    """Add to running sums, with the rounding error of floats kept separately (Neumaier 1974)."""
-    pairs = [_add(*leaves) for leaves in zip(*map(jax.tree.leaves, (*totals, change)), strict=True)]
-    structure: Any = jax.tree.structure(totals.values)
-    return Totals(*(jax.tree.unflatten(structure, part) for part in zip(*pairs, strict=True)))
-
-
-def _add(total: jax.Array, lost: jax.Array, change: jax.Array) -> tuple[jax.Array, jax.Array]:
-    if jnp.issubdtype(total.dtype, jnp.integer):
-        return total + change, lost
-    # Without barriers XLA simplifies (a + b) - a to b.
-    new = lax.optimization_barrier(total + change)
-    part = lax.optimization_barrier(new - total)
-    return new, lost + ((total - (new - part)) + (change - part))
 
 
 # Initial state and update of a Dirichlet-process mixture, for one or several chains.

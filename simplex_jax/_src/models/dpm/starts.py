@@ -33,8 +33,8 @@ from simplex_jax._src.draws.keys import by_native_code, to_jax_key, words_by_nat
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import draw_atoms
-from simplex_jax._src.models.dpm.model import completed, in_parts, rows_at_once, statistics_of
 from simplex_jax._src.models.dpm.state import BLOCK
+from simplex_jax._src.models.dpm.totals import completed, in_parts, rows_at_once, statistics_of
 
 _NUMBERS = (1, 2, 4, 8, 15, 30, 60)
 _ROUNDS = 30
