@@ -177,7 +177,7 @@ def digest(data: Data) -> str:
     if data.variables is None:
         return pipeline.digest_of((data.table, data.family, data.weights))
     found = data.variables.digest(data.table)
-    return found if data.weights is None else digest_parts((), [data.weights], [found])
+    return found if data.weights is None else digest_parts((data.size, 1), [data.weights], [found])
 
 
 _MOST_ROWS = 2**30

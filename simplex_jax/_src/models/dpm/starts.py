@@ -62,7 +62,7 @@ def predictive_labels(key: jax.Array, family: Family, rows: PyTree, most: int) -
     compared = family_rows.take(rows, some)
     numbers = jnp.asarray(sorted({min(number, most) for number in _NUMBERS}))
 
-    def candidate(pair: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def candidate(pair: tuple[jax.Array, jax.Array]) -> tuple:
         key, number = pair
         return _candidate(key, number, family, compared, most)
 
