@@ -157,9 +157,12 @@ def dpgmm(rows: Rows, covariance: str, args: argparse.Namespace) -> Result:
     passes = args.dpgmm_passes
     found = sampler.fit(iterations_num=passes, data=torch.as_tensor(rows.train))
     seconds = time.perf_counter() - began
-    labels = np.unique(np.asarray(found["cluster_assignment"]), return_inverse=True)[1].ravel()
-    sizes = np.bincount(labels)
-    groups = [rows.train[labels == k].astype(np.float64) for k in range(len(sizes))]
+    labels = np.empty(len(rows.train), int)
+    members = [np.array(sorted(own)) for own in found["cluster_assignment"] if len(own)]
+    for k, own in enumerate(members):
+        labels[own] = k
+    sizes = np.array([len(own) for own in members])
+    groups = [rows.train[own].astype(np.float64) for own in members]
     ridge = 1e-3 * np.eye(rows.train.shape[1])
     spread = [np.cov(own.T, bias=True) if len(own) > 1 else 0 * ridge for own in groups]
     if covariance == "diagonal":

@@ -147,7 +147,7 @@ def log_evidence(x):
 
 @functools.cache
 def exact():
-    """Probabilities of `tiny_dpm.partitions`, and means of tanh of each missing cell and its square."""
+    """Probabilities of all partitions, and means of tanh of each missing cell and its square."""
     nodes, weights = np.polynomial.legendre.leggauss(300)
     grid = np.tan(nodes * np.pi / 2 * 0.9999)  # over the whole line: tails are Student's
     log_w = np.log(weights * np.pi / 2 * (1 + grid**2))

@@ -13,8 +13,9 @@ from simplex_jax import dpm
 from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.models.dpm import data as dpm_data
-from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm import families, totals
 from simplex_jax._src.models.dpm import model as dpm_mixture
+from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import Selected
 from simplex_jax._src.runtime.driver import run
 from simplex_jax.sklearn import DirichletProcessMixture
@@ -57,20 +58,48 @@ def partition_p_value(key, rows):
     return checks.chi_square(tiny_dpm.counted(np.asarray(state.labels)), p)
 
 
+def selected(weights):
+    return Selected(jnp.asarray(ROWS, jnp.float32), jnp.asarray(np.repeat([0, 1], weights)))
+
+
 @pytest.mark.slow
-def test_equal_rows_have_the_posterior_of_repeated_ones(getkey, monkeypatch):
-    """By enumeration, at a false-alarm rate of 1e-3; likelihoods of another row are rejected."""
-    rows = Selected(jnp.asarray(ROWS, jnp.float32), jnp.asarray(np.repeat([0, 1], WEIGHTS)))
-    assert rows.repeat
-    assert partition_p_value(getkey(), rows) > 1e-3
-    right = dpm_mixture.likelihoods_of
+def test_equal_rows_have_the_posterior_of_repeated_ones(getkey):
+    """By enumeration, at a false-alarm rate of 1e-3; other weights are rejected."""
+    assert selected(WEIGHTS).repeat
+    assert partition_p_value(getkey(), selected(WEIGHTS)) > 1e-3
+    assert partition_p_value(getkey(), selected(WEIGHTS[::-1])) < 1e-6
 
-    def of_others(family, rows, ids, some):
-        found = right(family, rows, ids, some)
-        return lambda atoms: found(atoms)[::-1]
 
-    monkeypatch.setattr(dpm_mixture, "likelihoods_of", of_others)
-    assert partition_p_value(getkey(), rows) < 1e-6
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_likelihoods_are_those_of_each_row(size, seed):
+    rng = np.random.default_rng(seed)
+    rows = Selected(
+        jnp.asarray(rng.normal(size=(5, 1)), jnp.float32), jnp.asarray(rng.integers(5, size=60))
+    )
+    ids = jnp.asarray(rng.integers(60, size=size), jnp.int32)
+    some = family_rows.take(rows, ids)
+    atoms = FAMILY.draw(jax.random.key(seed), FAMILY.statistics(some, jnp.arange(size) % 3, 3))
+    found = totals.likelihoods_of(FAMILY, rows, ids, some)(atoms)
+    np.testing.assert_allclose(found, FAMILY.log_likelihood(some, atoms), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 1.0])
+def test_only_rows_that_moved_change_the_sums(share, seed):
+    rng = np.random.default_rng(seed)
+    n = 700
+    rows = jnp.asarray(rng.normal(size=(n, 1)), jnp.float32)
+    old, new = (jnp.asarray(rng.integers(4, size=n), jnp.int32) for _ in range(2))
+    moved = jnp.asarray(rng.random(n) < share)
+    before, after = jnp.where(moved, old, 4), jnp.where(moved, new, 4)
+    start = totals.no_loss(FAMILY.statistics(rows, old, 4))
+    found = totals.add_moves(FAMILY, start, (rows, before), (rows, after), moved)
+    other = totals.add_moves(FAMILY, start, (rows + 1, before), (rows, after), moved)
+    expected = FAMILY.statistics(rows, jnp.where(moved, new, old), 4)
+    np.testing.assert_array_equal(found.values.number, expected.number)
+    both = jax.tree.map(jnp.add, *found)
+    np.testing.assert_allclose(both.square, expected.square, rtol=1e-5, atol=1e-3)
+    differ = np.abs(jax.tree.map(jnp.add, *other).total - expected.total).max() > 0.5
+    assert differ == (share > 0)
 
 
 def table(n=60):
