@@ -161,7 +161,8 @@ class Arguments(Options, Session):
     weights: Any = option(
         "How many equal rows each row stands for: positive whole numbers, [N]. The result has the "
         "distribution of that of a table with each row repeated as often, whose labels need not be "
-        "the same. A corpus has a row for each document.",
+        "the same. Several rows with the same fractions are evidence of a tight cluster: weights "
+        "are for rows that are equal indeed, such as answers to a survey.",
         default=None,
         unset="1",
         command=False,
