@@ -38,6 +38,7 @@ LONG = {
     "simplex_jax._src.samplers.gsgnht",
     "simplex_jax._src.samplers.recipe",
     "simplex_jax._src.models.dpm.estimator",
+    "simplex_jax._src.models.dpm.fitting",
     "simplex_jax._src.models.dtm",
     "simplex_jax._src.models.dtm.estimator",
     "simplex_jax._src.models.dtm.model",

@@ -447,13 +447,14 @@ class DirichletProcessMixture(
         self.n_clusters_posterior_ = fitted.num_clusters_posterior
         self.traces_ = fitted.traces
         self.samples_ = fitted.partitions
-        self._describe(fitted.clusters.samples.mixtures, self.labels_[copies])
+        self._describe(fitted.clusters.samples.mixtures, copies)
         common.end(fitted.interrupted)
         return self
 
-    def _describe(self, mixtures: Mixture, labels: np.ndarray) -> None:
-        """Set the attributes of the clusters from the samples; `labels` are of all their rows."""
+    def _describe(self, mixtures: Mixture, copies: np.ndarray | None = None) -> None:
+        """Set the attributes of the clusters from the samples, in which rows come as `copies`."""
         width, count = mixtures.log_weights.shape[1], self.n_clusters_
+        labels = self.labels_ if copies is None else self.labels_[copies]
         sampled = self.samples_["labels"].reshape(-1, len(labels)).astype(np.int64)
         pairs = labels * width + sampled
         overlaps = np.array([np.bincount(one, minlength=count * width) for one in pairs])
