@@ -98,7 +98,11 @@ def test_wrong_arguments_are_seen(wrong, getkey):
     [
         ("natural.geometric", "natural.arithmetic"),
         # As if the batch were all documents.
-        ("subsampled(corpus,", "subsampled(corpus._replace(order=corpus.order[:batch_size]),"),
+        (
+            "lda_kernel.source_of(corpus, config)",
+            "lda_kernel.dataclasses.replace("
+            "lda_kernel.source_of(corpus, config), documents=batch_size)",
+        ),
     ],
     ids=["log of the mean", "not scaled"],
 )
