@@ -1,5 +1,6 @@
 """LDA in several processes on this machine, with gloo between them, as on many machines."""
 
+import contextlib
 import json
 import random
 import shutil
@@ -57,8 +58,11 @@ def alone(stored, tmp_path_factory):
 def assert_same(out, alone):
     assert (out / "topics.npz").read_bytes() == (alone / "topics.npz").read_bytes()
     assert (out / "topics.csv").read_bytes() == (alone / "topics.csv").read_bytes()
-    parts = [np.load(path, allow_pickle=False) for path in several.shares(out)]
-    with np.load(alone / "doc_topics.npz", allow_pickle=False) as whole:
+    with contextlib.ExitStack() as stack:
+        parts = [
+            stack.enter_context(np.load(path, allow_pickle=False)) for path in several.shares(out)
+        ]
+        whole = stack.enter_context(np.load(alone / "doc_topics.npz", allow_pickle=False))
         for name in whole:
             together = np.concatenate([part[name] for part in parts])
             np.testing.assert_array_equal(together, whole[name])

@@ -336,10 +336,11 @@ def _average(
                 engine=engine,
             )
             done += times
-        sums, variance = (np.asarray(array) for array in _pooled(totals, done))
+        sums, squares = _pooled(np.asarray(totals))
         # The variance of few chains is uncertain, and documents stop when it looks small: with the
         # upper end of its interval fewer errors are too small.
-        bound = np.sqrt(variance[waiting] * (CHAINS - 1) / chdtri(CHAINS - 1, 0.9))
+        variance = squares[waiting] / chdtri(CHAINS - 1, 0.9)  # of the total of a chain
+        bound = np.sqrt(variance / CHAINS) / done
         swept = rows[waiting]
         errors[swept] = bound / (np.sum(concentrations) + lengths[swept])
         means[swept] = concentrations + sums.T[waiting] / (CHAINS * done)
@@ -379,18 +380,18 @@ def _in_chains(documents: Documents, rows: np.ndarray, waiting: np.ndarray) -> D
     )
 
 
-@jax.jit
-def _pooled(totals: jax.Array, sweeps: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the sums over the chains, [K, B], and the variance of their mean over the sweeps, [B].
+def _pooled(totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums over the chains, [K, B], and their squared deviations from the mean, [B].
 
-    The variance is estimated from the independent chains, for the topic where it is largest. Chains
-    are added in turn, for bitwise equal results in arrays of any size.
+    The deviations are those of the topic where they are largest. Chains are added in turn, and by
+    NumPy, for bitwise equal results in arrays of any size: in some sizes XLA fuses a square and its
+    addition, which are then rounded once.
     """
-    chains = [totals[..., chain] for chain in range(CHAINS)]
-    total = functools.reduce(jnp.add, chains)
-    mean = total / CHAINS
-    squares = functools.reduce(jnp.add, [(chain - mean) ** 2 for chain in chains])
-    return total, jnp.max(squares, axis=0) / (CHAINS * (CHAINS - 1) * sweeps**2)
+    chains = np.moveaxis(totals, -1, 0)
+    total = functools.reduce(np.add, chains)
+    mean = total / np.float32(CHAINS)
+    squares = functools.reduce(np.add, [(chain - mean) ** 2 for chain in chains])
+    return total, squares.max(axis=0)
 
 
 @functools.partial(
