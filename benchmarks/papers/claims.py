@@ -11,7 +11,10 @@ import kept
 RESULTS = kept.RESULTS / "papers"
 VERDICTS = ("reproduced", "partly", "not reproduced", "open")
 OLD_SCORES = "†"
-"""Marks perplexities of LDA from before labels of held-out documents had settled when scored."""
+"""Marks perplexities of LDA from before labels of held-out documents had settled when scored.
+
+Results of that time have no digest of their code.
+"""
 
 Row = dict[str, Any]
 
@@ -63,14 +66,19 @@ def _rates(method: str) -> str:
 
 def _lda(name: str, *methods: str, column: str = "running", **where: Any) -> str:
     found = {method: row(name, method=method, **where) for method in methods}
-    return ", ".join(f"{m} {r[column]:.0f}{OLD_SCORES}" for m, r in found.items())
+    return ", ".join(f"{m} {r[column]:.0f}{_mark(name)}" for m, r in found.items())
+
+
+def _mark(name: str) -> str:
+    """Return the mark of an old result."""
+    return "" if result(name)["about"].get("digest") else OLD_SCORES
 
 
 def _wikipedia(name: str, *methods: str) -> str:
     """Return averages as the papers have them, and of the second half with its range over seeds."""
     found = {method: row(name, method=method) for method in methods}
     return "; ".join(
-        f"{method} {r['running']:.0f}{OLD_SCORES}, {r['averaged']:.0f} "
+        f"{method} {r['running']:.0f}{_mark(name)}, {r['averaged']:.0f} "
         f"({r['least']:.0f} to {r['most']:.0f})"
         for method, r in found.items()
     )
@@ -103,7 +111,8 @@ def _bound() -> str:
 
 def _taylor(name: str) -> str:
     found = row("mld_variants", part="variants", name=name)
-    return f"{found['averaged']:.0f}{OLD_SCORES} ({found['least']:.0f} to {found['most']:.0f})"
+    mark = _mark("mld_variants")
+    return f"{found['averaged']:.0f}{mark} ({found['least']:.0f} to {found['most']:.0f})"
 
 
 def _slope(kernel: str) -> str:

@@ -3,10 +3,12 @@
 import functools
 import itertools
 
+import kept
 import lda_coverage as coverage
 import numpy as np
 import pytest
 from lda_coverage import OURS, Case, Truth, judge
+from support.paths import ROOT
 
 
 def test_percentiles_hold_a_further_draw_as_often_as_they_say():
@@ -57,6 +59,14 @@ def test_counts_by_method_and_quantity(monkeypatch):
     assert own["intervals"] == 2
     lines = list(coverage.table(rows))
     assert lines[2].startswith("| prevalence | simplex_jax | 1 | 50.0")
+
+
+def test_the_page_has_the_tables_of_the_kept_result():
+    page = (ROOT / "docs" / "exactness.md").read_text("utf-8")
+    rows = kept.read(kept.RESULTS / "lda_coverage.json")["rows"]
+    for line in coverage.table(rows):
+        assert line in page
+    assert f"Kept are the first {len({row['seed'] for row in rows})}, which" in page
 
 
 @functools.cache
