@@ -37,7 +37,8 @@ def test_a_run_ends_with_topics_verdict_and_the_next_commands(run):
     assert lines[2].startswith("The predictions have")
     assert lines[3].startswith("All 2 topics are stable: both chains found them")
     rest = [line.partition(":")[0] for line in lines[4:]]
-    assert rest[-5:] == ["report", "this again", "over time", "spreadsheet", "your names"]
+    assert rest[-6:-1] == ["report", "this again", "over time", "spreadsheet", "your names"]
+    assert rest[-1] == "merge, drop"
     assert f"lda effects --model {place} --by year" in text
     summary = json.loads((place / "summary.json").read_text())
     assert lines[2 : 2 + len(summary["verdict"])] == summary["verdict"]
@@ -85,8 +86,8 @@ def test_names_of_topics_are_kept(run, tmp_path):
             "names.tsv:1: '2\\tToo many' is not a number of a topic from 0 to 1",
         ),
         ("Sports\n", "names.tsv:1: 'Sports' is not a number"),
-        ("0\n", "names.tsv:1: '0' is not a number"),
-        ("0\ta\n0\tb\n", "names.tsv:2: topic 0 has a name already"),
+        ("0\n", "names.tsv:1: topic 0 has no name"),
+        ("0\ta\n0\tb\n", "names.tsv:2: topic 0 is in line 1 already"),
     ],
 )
 def test_bad_names_are_refused(run, tmp_path, text, message):
@@ -110,3 +111,103 @@ def test_shares_of_the_own_documents_are_a_table(run, tmp_path):
     assert again.exit_code == 1
     assert "exists" in again.stderr
     assert "give INPUT, or the --out" in invoke("lda", "transform", "--model", run[0]).stderr
+
+
+def edit(run, tmp_path, text, *options, name="edits.txt"):
+    (tmp_path / name).write_text(text, "utf-8")
+    out = tmp_path / "edited"
+    return out, invoke("lda", "edit", run[0], tmp_path / name, "--out", out, *options)
+
+
+def test_topics_are_merged_by_a_file(run, tmp_path):
+    before = (run[0] / "topics.csv").read_bytes()
+    out, result = edit(run, tmp_path, "# one line for each topic\n0+1\tBoth & all\n")
+    assert result.exit_code == 0, result.stderr
+    assert "0 * 100.0%  [Both & all] " in result.stdout
+    assert "1 topic\nreport:" in result.stdout
+    fitted, earlier = lda.load(out), lda.load(run[0])
+    assert fitted.trained.parts == ((0, 1),)
+    assert fitted.prevalence[0] == earlier.prevalence.sum()
+    assert fitted.coherence[0] == fitted.coherence[0]
+    assert fitted.examples[0][0]["text"]
+    assert {row["topic"] for row in fitted.effects} == {0}
+    means = [row["mean"] for row in fitted.effects if row["kind"] == "mean"]
+    assert means == pytest.approx([1] * len(means), abs=1e-5)
+    assert "merged from topics 0, 1 of the run" in (out / "report.html").read_text()
+    assert (run[0] / "topics.csv").read_bytes() == before
+    assert len(list((out / "samples").iterdir())) == len(list((run[0] / "samples").iterdir()))
+    # The commands of a run work on it, but it cannot go on.
+    table = tmp_path / "effects.csv"
+    assert invoke("lda", "effects", "--model", out, "--by", "year", "--out", table).exit_code == 0
+    assert invoke("lda", "report", out).exit_code == 0
+    result = invoke("lda", "--resume", out, "--passes", 70)
+    assert result.exit_code == 1
+    assert f"resume the run in {run[0]}" in result.stderr
+
+
+def test_topics_are_dropped_named_and_reordered_by_a_table(run, tmp_path):
+    table = "Topic;words;name\n1;goal match;Sports\n0;;\n"
+    out, result = edit(run, tmp_path, table, "--reorder", name="edits.csv")
+    assert result.exit_code == 0, result.stderr
+    assert lda.load(out).titles == ["Sports", ""]
+    assert lda.load(out).trained.parts == ((1,), (0,))
+    _, result = edit(run, tmp_path, "drop 1\n")
+    assert "holds a run" in result.stderr
+    _, result = edit(run, tmp_path, "drop 1\n", "--overwrite")
+    assert "1 topic, 1 topic left out" in result.stdout
+    left = lda.load(out)
+    assert left.dropped == [1]
+    shares = tmp_path / "shares.csv"
+    assert invoke("lda", "transform", "--model", out, "--out", shares).exit_code == 0
+    assert shares.read_text().splitlines()[0] == "document,error,topic_0,other"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n0+2 x\n", "edits.txt:2: '0+2 x' is not a number of a topic from 0 to 1 and a name"),
+        ("0 a\n\n0+1 b\n", "edits.txt:3: topic 0 is in line 1 already"),
+        ("drop\n", "edits.txt:1: 'drop' is not a number"),
+        ("drop 0\ndrop 1\n", "drop: keep at least one topic"),
+    ],
+)
+def test_bad_edits_are_refused(run, tmp_path, text, message):
+    out, result = edit(run, tmp_path, text)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert not out.exists()
+
+
+def test_names_alone_do_not_merge(run, tmp_path):
+    (tmp_path / "names.txt").write_text("0+1 Both\n")
+    result = invoke("lda", "report", run[0], "--topic-names", tmp_path / "names.txt")
+    assert result.exit_code == 1
+    assert "names.txt:1: this line merges topics" in result.stderr
+    (tmp_path / "edits.csv").write_text("number,name\n0,Boats\n")
+    result = invoke("lda", "edit", run[0], tmp_path / "edits.csv", "--out", tmp_path / "edited")
+    assert "edits.csv:1: there is no column topic" in result.stderr
+
+
+def test_topics_that_rise_and_fall_together(tmp_path):
+    themes = ["river water stream boat", "goal match team ball", "bread flour oven cake"]
+    for i in range(60):
+        words = f"{themes[i % 3]} {themes[(i // 3) % 3]} "
+        (tmp_path / "texts").mkdir(exist_ok=True)
+        (tmp_path / "texts" / f"{i}.txt").write_text(2 * words)
+    options = ["--topics", 3, "--min-df", 1, "--max-df", 1, "--passes", 40]
+    run = tmp_path / "run"
+    result = invoke("lda", tmp_path / "texts", *options, "--out", run)
+    assert result.exit_code == 0, result.stderr
+    fitted = lda.load(run)
+    assert len(fitted.correlations) == 3
+    assert "Topics that rise and fall together" in (run / "report.html").read_text()
+    out = tmp_path / "together.csv"
+    report = tmp_path / "with.html"
+    arguments = ["--model", run, "--out", out, "--report", report]
+    result = invoke("lda", "correlate", *arguments)
+    assert result.exit_code == 0, result.stderr
+    assert "60 documents, 20 draws" in result.stderr
+    assert out.read_text() == (run / "topic_correlations.csv").read_text()
+    assert out.with_suffix(".svg").exists()
+    assert "one instead of the other" in report.read_text()
+    assert invoke("lda", "correlate", *arguments).exit_code == 1

@@ -41,7 +41,10 @@ def completed(words):
         ("simplex-jax --ver", ["plain,--version"]),
         (
             "simplex-jax lda ",
-            ["file,", *(f"plain,{name}" for name in (*COMMON, "effects", "store"))],
+            [
+                "file,",
+                *(f"plain,{name}" for name in (*COMMON, "effects", "correlate", "edit", "store")),
+            ],
         ),
         ("simplex-jax hdp ", ["file,", *(f"plain,{name}" for name in COMMON)]),
         ("simplex-jax lda rep", ["file,rep", "plain,report"]),

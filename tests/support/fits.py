@@ -39,7 +39,10 @@ def topic_fit(mean: np.ndarray, vocabulary: Any, **changes: Any) -> lda.Fit:
         **{"alpha": np.full(num_topics, 0.1), "alpha_sd": np.zeros(num_topics)},
         **{"beta": np.full(words, 0.05), "beta_sd": np.zeros(words)},
         **{"stability": np.full(num_topics, np.nan), "order": np.arange(num_topics)[None]},
-        "shared": np.ones((1, num_topics), bool),
+        **{
+            "shared": np.ones((1, num_topics), bool),
+            "prevalence_draws": np.zeros((0, 1, num_topics)),
+        },
         **{"proportions": np.zeros((0, num_topics), np.float32), "examples": []},
         **{"proportions_error": np.zeros(0, np.float32)},
         **{"diagnostics": {}, "metrics": [], "settings": lda.Options(num_topics, chains=1)},

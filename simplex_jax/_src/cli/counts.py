@@ -1,6 +1,5 @@
 """Reading word counts on the command line, for models of counts."""
 
-import functools
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -305,11 +304,9 @@ def write_proportions(
     seed: int,
     every: bool,
     progress: Progress,
-    *,
-    rest: bool = False,
 ) -> list[Path]:
     """Write the topic proportions of other documents; see `Transform`."""
-    number = len(fitted.topics)
+    number, rest = len(fitted.topics), fitted.leaves_rest
 
     def parts() -> Iterator[directory.Part]:
         for part in fitted.shards(other.data.counts, seed=seed):
@@ -321,13 +318,13 @@ def write_proportions(
     return [out]
 
 
-def write_own_proportions(fitted: Any, out: Path, *, rest: bool = False) -> list[Path]:
+def write_own_proportions(fitted: Any, out: Path) -> list[Path]:
     """Write the topic proportions of the documents of a run; see `Transform`."""
     if not len(fitted.proportions):
         raise ValueError(
             "the run did not write the proportions of its documents: give the documents as INPUT"
         )
-    parts = [(fitted.proportions, fitted.proportions_error)]
+    parts, rest = [(fitted.proportions, fitted.proportions_error)], fitted.leaves_rest
     directory.write_proportions(out, fitted.names, len(fitted.topics), parts, rest=rest)
     return [out]
 
@@ -349,6 +346,6 @@ def transform_command(model: str, *, error: str, rest: bool = False) -> Transfor
         only on its words and the seed. Memory use is bounded by the size of the corpus.
         """,
         ending="doc_topics.npz",
-        write=functools.partial(write_proportions, rest=rest),
-        own=functools.partial(write_own_proportions, rest=rest),
+        write=write_proportions,
+        own=write_own_proportions,
     )

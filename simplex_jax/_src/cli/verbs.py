@@ -13,13 +13,12 @@ import click
 import numpy as np
 
 from simplex_jax._src.arguments import MOST_SEED
-from simplex_jax._src.cli import console, options
+from simplex_jax._src.cli import console, options, topic_files
 from simplex_jax._src.cli import groups as groups_of
 from simplex_jax._src.cli.commands import Commands, load
 from simplex_jax._src.cli.console import one_line_errors, usage
 from simplex_jax._src.cli.options import declared_options
 from simplex_jax._src.corpus import store
-from simplex_jax._src.corpus.corpus import error_at
 from simplex_jax._src.corpus.embedded import EMBEDDED_NAME
 from simplex_jax._src.models import files, pipeline, verdict
 from simplex_jax._src.models.records import Model, Plan
@@ -465,6 +464,11 @@ def _resumed_config(commands: Commands, directory: Path) -> dict[str, Any]:
             f"come from {directory / files.CONFIG}"
         )
     config = saved.load_config(directory, commands.model.name)
+    if "edited" in config:
+        raise RunError(
+            f"{directory}: topics of this run were edited after it ended, so it cannot go on: "
+            f"resume the run in {config['edited']['run']}, and edit that again"
+        )
     _check_source(config.get("source"), commands.reading, directory / files.CONFIG)
     if is_first():  # Other processes may already see its lock.
         lock.check(directory)
@@ -690,30 +694,9 @@ _TOPIC_NAMES = click.option(
     "--topic-names",
     type=options.PATH,
     help="File of names of topics, a line for each: its number and the name, with a blank or a tab "
-    "between them. The run keeps them, "
+    "between them; or a .csv with columns topic and name. The run keeps them, "
     "for its tables and effects, and when it is resumed; an empty file removes them.",
 )
-
-
-def _read_names(path: Path, topics: int) -> dict[int, str]:
-    """Return the names of topics by number in a file."""
-    names: dict[int, str] = {}
-    for line, text in enumerate(path.read_text("utf-8-sig").splitlines(), start=1):
-        if not text.strip():
-            continue
-        number, *names_given = text.split(maxsplit=1)
-        place = int(number) if number.isdecimal() else -1
-        if not names_given or not 0 <= place < topics:
-            raise error_at(
-                path,
-                f"{text!r} is not a number of a topic from 0 to {topics - 1} and a name",
-                "write for example 3 Farms, with a blank or a tab between them",
-                line=line,
-            )
-        if place in names:
-            raise error_at(path, f"topic {place} has a name already", "leave one out", line=line)
-        names[place] = names_given[0].strip()
-    return names
 
 
 def _report_command(commands: Commands) -> click.Command:
@@ -753,7 +736,7 @@ def _report_command(commands: Commands) -> click.Command:
             options.target(target, directory, "", overwrite)
         fitted = files.load(commands.model, directory)
         if topic_names is not None:
-            names = _read_names(topic_names, len(fitted.topics))
+            names = topic_files.read_names(topic_names, len(fitted.topics))
             fitted = dataclasses.replace(fitted, topic_names=names)
             lock.check(directory)
             summary = saved.load_json(directory / files.SUMMARY)

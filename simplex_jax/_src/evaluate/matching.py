@@ -196,24 +196,37 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
     for run in arrays[1:]:
         table = measure(arrays[0], run)
         order = assignment(table)[1]
-        nearest = table[identity, order]
-        rivals = table.copy()
-        rivals[identity, order] = -np.inf
-        second = np.maximum(rivals.max(axis=1), rivals.max(axis=0)[order])
         orders.append(order)
-        shared.append((nearest >= SAME) & (nearest >= second + MARGIN))
-    stability = np.full(len(identity), np.nan)
-    if len(arrays) > 1:
-        aligned = [run[rows] for run, rows in zip(arrays, orders, strict=True)]
-        stability = np.mean(
-            [
-                [measure(p[None], q[None])[0, 0] for p, q in zip(one, two, strict=True)]
-                for i, one in enumerate(aligned)
-                for two in aligned[i + 1 :]
-            ],
-            axis=0,
-        )
-    return Alignment(np.stack(orders), stability, np.stack(shared))
+        shared.append(same(table, order))
+    aligned = [run[rows] for run, rows in zip(arrays, orders, strict=True)]
+    return Alignment(np.stack(orders), stability(aligned, measure), np.stack(shared))
+
+
+def same(table: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return which topics of two runs are the same, given their affinities [K, K], bool [K].
+
+    Topic k of the first is paired with `order[k]` of the second.
+    """
+    identity = np.arange(len(table))
+    nearest = table[identity, order]
+    rivals = table.copy()
+    rivals[identity, order] = -np.inf
+    second = np.maximum(rivals.max(axis=1), rivals.max(axis=0)[order])
+    return (nearest >= SAME) & (nearest >= second + MARGIN)
+
+
+def stability(aligned: Sequence[np.ndarray], measure: Affinity = affinity) -> np.ndarray:
+    """Return the mean affinity of each topic over all pairs of runs, [K, V] each; NaN for one."""
+    if len(aligned) < 2:
+        return np.full(len(aligned[0]), np.nan)
+    return np.mean(
+        [
+            [measure(p[None], q[None])[0, 0] for p, q in zip(one, two, strict=True)]
+            for i, one in enumerate(aligned)
+            for two in aligned[i + 1 :]
+        ],
+        axis=0,
+    )
 
 
 def stable(shared: ArrayLike) -> np.ndarray:

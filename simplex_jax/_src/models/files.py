@@ -11,7 +11,7 @@ from simplex_jax._src.models.options import RunOptions, as_json, from_json
 from simplex_jax._src.models.records import Array, F, Model, O, Saved, versions
 from simplex_jax._src.report import page
 from simplex_jax._src.runtime import directory as directories
-from simplex_jax._src.runtime import gathering, output, saved
+from simplex_jax._src.runtime import gathering, output, sample_files, saved
 from simplex_jax._src.runtime.saved import RunError
 
 CONFIG, SUMMARY, METRICS, REPORT = "config.json", "summary.json", "metrics.jsonl", "report.html"
@@ -44,16 +44,31 @@ def config_of(
     }
 
 
-def save(model: Model[O, F], fitted: F, place: Path, *, overwrite: bool = False) -> Path:
-    """Write a fit to a directory of its own; see `Fit.save`."""
-    config = config_of(model, fitted.settings, fitted.corpus, again=fitted.again)
+def save(
+    model: Model[O, F],
+    fitted: F,
+    place: Path,
+    *,
+    overwrite: bool = False,
+    config: Mapping[str, Any] | None = None,
+    samples: Path | None = None,
+) -> Path:
+    """Write a fit to a directory of its own; see `Fit.save`.
+
+    Its configuration and the directory of its samples may be those of a run of a command.
+    """
+    if config is None:
+        config = config_of(model, fitted.settings, fitted.corpus, again=fitted.again)
     model.files.values(fitted)  # Raises errors before an earlier run is removed.
     if saved.VOCABULARY in names_of(model):
         directories.check_words(vars(fitted)["vocabulary"])
     with directories.claim(place, config, names_of(model), overwrite=overwrite) as claimed:
         lines = "".join(output.json_line(record) for record in fitted.metrics)
         output.write_text(claimed / METRICS, lines)
-        gathering.write_samples(claimed / directories.SAMPLES, fitted.samples)
+        if samples is None:
+            gathering.write_samples(claimed / directories.SAMPLES, fitted.samples)
+        else:
+            sample_files.copy(samples, claimed / directories.SAMPLES)
         write(model, fitted, claimed)
     return place
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
-_DOCUMENTS, _WORDS = 10, 12
+MOST_DOCUMENTS, _WORDS = 10, 12
 
 
 def representative(
@@ -30,7 +30,7 @@ def representative(
     empty = np.diff(table.indptr) == 0  # Their shares are those of the prior.
     for topic, own in zip(topics, proportions.T, strict=True):
         shares = np.where(empty, -1, own)
-        best = np.argpartition(-shares, min(_DOCUMENTS, shares.size) - 1)[:_DOCUMENTS]
+        best = np.argpartition(-shares, min(MOST_DOCUMENTS, shares.size) - 1)[:MOST_DOCUMENTS]
         entries = []
         for document in best[np.argsort(-shares[best], kind="stable")]:
             if empty[document]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,19 @@ def mark_of(about: Mapping[str, Any]) -> str:
 def name_of(number: int) -> str:
     """Return the name of the file of a sample."""
     return f"sample-{number:05d}.npz"
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy the samples of a run, if it has any; on one disk they take no further space."""
+    paths = sorted(source.glob("sample-*.npz"))
+    if paths:
+        target.mkdir(exist_ok=True)
+    for path in paths:
+        # A sample is replaced as a whole, never changed, so that both runs may have one file.
+        try:
+            (target / path.name).hardlink_to(path)
+        except OSError:  # another disk, or one without links
+            shutil.copyfile(path, target / path.name)
 
 
 class Folder(NamedTuple):

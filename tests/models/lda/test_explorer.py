@@ -197,6 +197,9 @@ def test_in_chromium(tmp_path, width, dark):
         "slash": {"keys": "/"},
         "search": {"keys": "text 2"},
         "found": of("found", ".textContent"),
+        "merged": f"{of('into')}.selectedIndex = 1; {of('into')}.dispatchEvent(new Event('change'))"
+        + "; "
+        + of("edits", ".textContent"),
         "attack": set_search % json.dumps(ATTACKS[0]) + "; " + of("found", ".textContent"),
         "clicked": of("found", ".querySelector('button').click()") + "; document.activeElement.id",
         "hash": "location.hash",
@@ -225,6 +228,10 @@ def test_in_chromium(tmp_path, width, dark):
         assert json.loads(seen[side]) == expected
     assert seen["hidden"] is False
     assert seen["next"] == str(order[1])
+    group = "+".join(str(k) for k in sorted(order[:2]))
+    assert (
+        seen["merged"] == f"{group}\t{report.explorer(fitted)['topics'][order[0]]['name']}".strip()
+    )
     assert "document text 2: " in seen["found"]
     assert f"word {ATTACKS[0]}: " in seen["attack"]
     assert f"document {ATTACKS[0]}: " in seen["attack"]

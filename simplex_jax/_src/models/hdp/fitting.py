@@ -102,6 +102,11 @@ class Fit(CountFit):
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @property
+    def leaves_rest(self) -> bool:
+        """True: topics that few samples have are not reported."""
+        return True
+
+    @property
     def other(self) -> np.ndarray:
         """Share of each document in topics that are not reported, float32 [D]."""
         return directory.remainder(self.proportions)

@@ -90,7 +90,7 @@ DRAWS = "predictive.npz"
 
 def write(fitted: Fit, place: Path) -> None:
     """Write the files of the topics and documents, and the topics of the kept samples."""
-    tables.write(fitted, place, fitted.topic_alpha, rest=True)
+    tables.write(fitted, place, fitted.topic_alpha)
     output.write_npz(place / DRAWS, fitted.predictive.arrays())
 
 

@@ -22,16 +22,19 @@ from simplex_jax._src.corpus import Corpus, store, vocabulary
 from simplex_jax._src.corpus.files import STANDARD_INPUT
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.evaluate import matching
-from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.models import files
-from simplex_jax._src.models.lda import MODEL, Fit, feed, memory, regression, seeds
+from simplex_jax._src.models.lda import MODEL, Fit, correlations, feed, memory, regression, seeds
+from simplex_jax._src.models.lda.correlations import Pairs
+from simplex_jax._src.models.lda.draws import DrawOptions, load_samples, shares_of
+from simplex_jax._src.models.lda.edit_command import edit_command
 from simplex_jax._src.models.lda.model import FIRST
 from simplex_jax._src.models.lda.options import on_disk
 from simplex_jax._src.models.lda.probability import left_to_right
-from simplex_jax._src.models.lda.regression import Question, load_samples
+from simplex_jax._src.models.lda.regression import Question
+from simplex_jax._src.models.lda.report import CORRELATIONS, write_correlations
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.topics import data, engine, fits
+from simplex_jax._src.models.topics import data, engine
 from simplex_jax._src.models.topics.evaluation import (
     measure_completion,
     measure_topics,
@@ -132,32 +135,15 @@ def effects(
     the embedded corpus has a column year. Give INPUT only if the documents of the run have moved.
     """
     say, picture = console.speaker(quiet), plot or out.with_suffix(".svg")
-    written = (out, picture, *([report] if report else []))
-    for path in written:
-        options.target(path, path, "", overwrite)
-    if picture.suffix not in _PICTURES:
-        raise click.UsageError(f"--plot {picture}: give a name in {', '.join(_PICTURES)}")
-    if len({path.absolute() for path in written}) < len(written):
-        raise click.UsageError(
-            f"{', '.join(map(str, written))}: give --out, --plot and --report different names"
-        )
+    written = _checked_outputs(out, picture, report, overwrite)
     if id_column is not None and metadata is None:
         raise click.UsageError("--id-column requires --metadata")
     with usage():
         question = Question(by=by, samples=model / directories.SAMPLES, **question_options)
     fitted, reading = load(MODEL, model)
-    if not reading:
-        raise ValueError(
-            f"{model}: this fit was saved in Python and does not say how to read its documents: "
-            "call lda.effects there"
-        )
     load_samples(fitted, question.samples)
     place, documents = _documents(model, input, reading)
-    for path in written:
-        if place is not None and path.exists() and path.samefile(place):
-            raise FileExistsError(
-                f"{path} has the documents of the run: choose another name to write to"
-            )
+    _check_apart(written, place)
     columns = _columns(place, documents.names, by, metadata, id_column, reading)
     progress = console.Stages(quiet)
     estimates = regression.effects(fitted, documents, columns, question, progress=progress)
@@ -167,14 +153,12 @@ def effects(
         (f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
         for row in estimates.rows()
     )
-    # Drawn before the table is written, so that a failure leaves no partial output.
-    image = io.BytesIO()
-    estimates.plot().savefig(image, format=picture.suffix[1:])
+    image = _drawn(estimates.plot(), picture)
     output.write_csv(
         out, ["topic", "term", "kind", "mean", "sd", "lower", "upper"], map(tuple, rows)
     )
     with output.replacing(picture) as file:
-        file.write(image.getvalue())
+        file.write(image)
     if report is not None:
         files.report(MODEL, dataclasses.replace(fitted, effects=list(estimates.rows())), report)
     draws = counted(estimates.draws, "draw")
@@ -186,10 +170,104 @@ def effects(
 _PICTURES = (".svg", ".png", ".pdf")
 
 
+def _checked_outputs(
+    out: Path, picture: Path, report: Path | None, overwrite: bool
+) -> tuple[Path, ...]:
+    """Return the files that a command is to write, which can be written."""
+    written = (out, picture, *([report] if report else []))
+    for path in written:
+        options.target(path, path, "", overwrite)
+    if picture.suffix not in _PICTURES:
+        raise click.UsageError(f"--plot {picture}: give a name in {', '.join(_PICTURES)}")
+    if len({path.absolute() for path in written}) < len(written):
+        raise click.UsageError(
+            f"{', '.join(map(str, written))}: give --out, --plot and --report different names"
+        )
+    return written
+
+
+def _check_apart(written: Sequence[Path], place: Path | None) -> None:
+    """Raise a FileExistsError if the documents are in a file that is to be written."""
+    for path in written:
+        if place is not None and path.exists() and path.samefile(place):
+            raise FileExistsError(
+                f"{path} has the documents of the run: choose another name to write to"
+            )
+
+
+def _drawn(figure: Any, picture: Path) -> bytes:
+    """Return a picture, before a table is written: a failure then leaves no partial output."""
+    image = io.BytesIO()
+    figure.savefig(image, format=picture.suffix[1:])
+    return image.getvalue()
+
+
+@click.command()
+@click.argument("input", required=False, type=options.PATH)
+@options.model_option
+@options.compose(*declared_options(DrawOptions))
+@click.option("--out", type=options.PATH, default=Path(CORRELATIONS), show_default=True)
+@click.option("--plot", type=options.PATH, help="Picture, .svg, .png or .pdf.  [default: OUT.svg]")
+@click.option(
+    "--report",
+    type=options.PATH,
+    help="Also write a report of the run that shows the correlations.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the files of --out, --plot and --report.")
+@options.common_options
+@one_line_errors
+def correlate(
+    input: Path | None,
+    model: Path,
+    out: Path,
+    plot: Path | None,
+    report: Path | None,
+    overwrite: bool,
+    quiet: bool,
+    **draw_options: Any,
+) -> None:
+    """Find which topics rise and fall together over the documents.
+
+    OUT has each pair of topics with its correlation and interval. The correlation is that of the
+    proportion of one topic in a document with the share of the other in the rest of it: 0 for
+    topics that have nothing to do with each other, whose plain correlation is negative, because
+    proportions sum to 1. Intervals are over the draws of the topics that the run kept
+    (--keep-samples) and draws of the proportions given these.
+
+    Give INPUT only if the documents of the run have moved.
+    """
+    say, picture = console.speaker(quiet), plot or out.with_suffix(".svg")
+    written = _checked_outputs(out, picture, report, overwrite)
+    with usage():
+        asked = DrawOptions(samples=model / directories.SAMPLES, **draw_options)
+    fitted, reading = load(MODEL, model)
+    load_samples(fitted, asked.samples)
+    place, documents = _documents(model, input, reading)
+    _check_apart(written, place)
+    result = correlations.correlate(fitted, documents, asked, console.Stages(quiet))
+    for warning in result.warnings:
+        say(f"warning: {warning}")
+    records = list(result.rows())
+    image = _drawn(result.plot(), picture)
+    write_correlations(out, fitted.titles, records)
+    with output.replacing(picture) as file:
+        file.write(image)
+    if report is not None:
+        files.report(MODEL, dataclasses.replace(fitted, correlations=records), report)
+    say(f"{counted(result.documents, 'document')}, {counted(result.draws, 'draw')}")
+    tell = console.speaker(quiet, results=True)
+    tell(f"written to {out} and {picture}" + (f", and {report}" if report else ""))
+
+
 def _documents(
     model: Path, input: Path | None, reading: dict[str, Any]
 ) -> tuple[Path | None, Corpus]:
     """Return the path of the documents of a run (None if embedded) and the documents."""
+    if not reading:
+        raise ValueError(
+            f"{model}: this fit was saved in Python and does not say how to read its documents: "
+            "call lda.effects there, or its methods"
+        )
     config = saved.load_config(model, MODEL.name)
     if not set(counts.FILE_OPTIONS) <= reading.keys():
         raise saved.RunError(
@@ -281,13 +359,7 @@ def _prior(name: str, value: Any, count: int, unit: str) -> str:
 
 def _outcome(fitted: Fit) -> str:
     """Describe each topic in a line, the most prevalent first."""
-    words = top_words(fitted.topics, 10)
-    names = fitted.titles
-    described = [
-        (f"[{name}] " if name else "") + " ".join(fitted.vocabulary[word] for word in leading)
-        for name, leading in zip(names, words, strict=True)
-    ]
-    lines = fits.topic_lines(fitted.prevalence, described, stable=fitted.stable)
+    lines = fitted.lines()
     if not len(fitted.proportions):
         lines.append("topic proportions of documents: simplex-jax lda transform --model RUN INPUT")
     return "\n".join(lines)
@@ -305,41 +377,57 @@ def _following(fitted: Fit, source: dict[str, Any], directory: str) -> dict[str,
         commands["over time"] = f"simplex-jax lda effects --model {run} --by {by}"
     commands["spreadsheet"] = f"simplex-jax lda transform --model {run} --out proportions.csv"
     commands["your names"] = f"simplex-jax lda report {run} --topic-names FILE"
+    if not fitted.correlations and fitted.settings.keep_samples and fitted.num_topics > 2:
+        commands["together"] = f"simplex-jax lda correlate --model {run}"
+    commands["merge, drop"] = f"simplex-jax lda edit {run} FILE"
     return commands
 
 
 def _complete(fitted: Fit, plan: Plan, source: dict[str, Any], directory: Path) -> Fit:
-    """Return a fit with its shares by year, and the names of its topics before it went on."""
+    """Return a fit with more results for its report, and its names from before it went on."""
     names: dict[int, str] = {}
     if (directory / files.SUMMARY).exists():  # of a resumed run, whose topics keep their numbers
         earlier = saved.load_json(directory / files.SUMMARY).get("topic_names", {})
         names = {int(topic): str(name) for topic, name in earlier.items()}
     fitted = dataclasses.replace(fitted, topic_names=names)
-    return _over_time(fitted, plan, source, directory)
+    return _over_documents(fitted, plan.data, source, directory / directories.SAMPLES)
 
 
-def _over_time(fitted: Fit, plan: Plan, source: dict[str, Any], directory: Path) -> Fit:
-    """Return a fit with its shares by year, if the documents have years and draws were kept."""
-    samples = directory / directories.SAMPLES
+def _over_documents(fitted: Fit, documents: Any, source: dict[str, Any], samples: Path) -> Fit:
+    """Return a fit with correlations of its topics and, of documents with years, shares by year.
+
+    There are none if the run kept no draws, or if they would take long.
+    """
     kept_draws = (fitted.settings.keep_samples or 0) * (fitted.settings.chains or 1)
-    tokens = data.size_of(plan.data).tokens
-    if not isinstance(plan.data, Corpus) or not kept_draws or not samples.is_dir():
+    drawn = data.size_of(documents).tokens * kept_draws
+    if not isinstance(documents, Corpus) or not kept_draws or not samples.is_dir():
         return fitted
-    if tokens * kept_draws > _MOST_DRAWN or not processes.is_first():
+    if drawn > _MOST_DRAWN or not processes.is_first():
         return fitted
+    worded = documents.counts[np.flatnonzero(np.diff(documents.counts.indptr))]
+    compared = worded.shape[0] * fitted.num_topics**2 * kept_draws
+    possible = Pairs.possible(fitted, worded.shape[0]) and compared < _MOST_PAIRS
+    pairs = Pairs(fitted) if possible else None
+    watch = (lambda chain, shares: None) if pairs is None else pairs.add
     dated = _years(source)
-    if dated is None:
+    if dated is not None and len(dated[1]) == len(documents.names) and len(set(dated[1])) > 1:
+        years = dated[1]
+        width = next(w for w in _WIDTHS if (max(years) - min(years)) / w <= _MOST_BINS)
+        question = Question(by="year", every=width, samples=samples)
+        estimates = regression.effects(fitted, documents, {"year": years}, question, watch=watch)
+        fitted = dataclasses.replace(fitted, effects=list(estimates.rows()))
+    elif pairs is not None and drawn <= _FEW_DRAWN:
+        for chain, shares in shares_of(fitted, worded, DrawOptions(samples=samples)):
+            watch(chain, shares)
+    else:
         return fitted
-    years = dated[1]
-    if len(years) != len(plan.data.names) or len(set(years)) < 2:
-        return fitted
-    width = next(w for w in _WIDTHS if (max(years) - min(years)) / w <= _MOST_BINS)
-    question = Question(by="year", every=width, samples=samples)
-    estimates = regression.effects(fitted, plan.data, {"year": years}, question)
-    return dataclasses.replace(fitted, effects=list(estimates.rows()))
+    found = [] if pairs is None else list(pairs.result(DrawOptions().level).rows())
+    return dataclasses.replace(fitted, correlations=found)
 
 
-_MOST_DRAWN = 4e7  # tokens of the documents in all draws, for half a minute on two cores
+# Tokens of the documents in all draws, for half a minute on two cores; without years, for less.
+_MOST_DRAWN, _FEW_DRAWN = 4e7, 1e7
+_MOST_PAIRS = 4e9  # pairs of topics in documents, in all draws, for ten seconds
 _WIDTHS, _MOST_BINS = (1, 2, 5, 10, 20, 25, 50, 100, 250, 500, 1000, 10_000), 12  # years
 
 
@@ -485,7 +573,8 @@ def _check_order(observed: Sequence[str], target: Sequence[str]) -> None:
 
 
 def _probability(fitted: Fit, documents: sp.csr_array, seed: int, **cost: int) -> dict[str, Any]:
-    likelihood = left_to_right(fitted.topics, fitted.alpha, documents, seed=seed, **cost)
+    (draw,) = fitted.draws()
+    likelihood = left_to_right(draw.topics, draw.alpha, documents, seed=seed, **cost)
     lengths = documents.sum(axis=1)
     value, error = likelihood.perplexity(lengths)
     return {
@@ -568,7 +657,7 @@ COMMANDS = Commands(
         "the --share-error of the run unless it mixes slowly",
     ),
     evaluate=evaluate,
-    more=(effects, store_command),
+    more=(effects, correlate, edit_command(_documents, _over_documents, _outcome), store_command),
     memory=lambda plan: memory.estimate(plan.train, plan.settings, heldout=plan.heldout),
     remedy="give fewer --topics, --chains or a smaller --batch-size, or store the corpus "
     "(simplex-jax lda store) and --stream it",

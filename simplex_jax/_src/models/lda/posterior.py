@@ -256,9 +256,12 @@ def keep(settings: Options, window: Window, folder: Folder | None) -> Kept:
 
     def sample(event: Event) -> dict[str, np.ndarray]:
         state = event.state
+        tokens = event.info.topic_tokens
         arrays = {"topics": sharding.topics_of(state), "alpha": state.alpha, "beta": state.beta}
-        arrays = sharded_rows.on_first_device(arrays)
+        arrays = sharded_rows.on_first_device(arrays | {"prevalence": tokens})
         arrays["topics"] = np.exp(arrays["topics"])
+        total = np.asarray(arrays["prevalence"]).sum(axis=-1, keepdims=True)
+        arrays["prevalence"] = arrays["prevalence"] / np.maximum(total, 1)
         lead = settings.chains == 1
         return {name: np.asarray(array)[None if lead else ...] for name, array in arrays.items()}
 

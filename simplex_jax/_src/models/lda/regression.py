@@ -1,175 +1,22 @@
 """Regression of topic proportions on document covariates, over draws from their posterior."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import scipy.sparse as sp
 
-from simplex_jax._src import arguments, draws
 from simplex_jax._src.corpus import frames, to_vocabulary
 from simplex_jax._src.corpus.corpus import printable
-from simplex_jax._src.corpus.device import Documents
 from simplex_jax._src.evaluate import composition, covariates, diagnostics
 from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.evaluate.covariates import Design, Term
 from simplex_jax._src.extras import needed
+from simplex_jax._src.models.lda import editing
+from simplex_jax._src.models.lda.draws import DrawOptions, shares_of
 from simplex_jax._src.models.lda.fitting import Fit
-from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.data import as_data, in_memory
-from simplex_jax._src.models.topics.proportions import SHARD, cuts, side_by_side, token_ends
 from simplex_jax._src.options import option, options
 from simplex_jax._src.report.display import counted
-from simplex_jax._src.runtime import saved
-from simplex_jax._src.runtime.saved import RunError
-
-_STREAM = 0x7368  # keeps the random numbers apart from those of a fit with the same seed
-
-
-class Kept(NamedTuple):
-    """A draw of topics and alpha from one chain, with topics numbered as in the fit."""
-
-    chain: int
-    topics: np.ndarray  # [K, V]
-    alpha: np.ndarray  # [K]
-
-
-def load_samples(fitted: Fit, directory: str | Path | None = None) -> list[Mapping[str, Any]]:
-    """Return the kept samples of a fit, to be read by `of_chains`.
-
-    Samples in a directory, `samples/` of a run, stay on disk until then.
-
-    Raises:
-        ValueError: There are none.
-    """
-    if directory is not None:
-        paths = sorted(Path(directory).glob("sample-*.npz"))
-        samples: list[Mapping[str, Any]] = [{"path": path} for path in paths]
-    else:
-        number = len(fitted.samples.get("topics", ()))
-        samples = [{name: fitted.samples[name][i] for name in _NAMES} for i in range(number)]
-    if not samples:
-        place = "the fit" if directory is None else str(Path(directory).parent)
-        raise ValueError(
-            f"{place} has kept no samples of its topics, which show how uncertain they are: fit "
-            "again with, say, --keep-samples 50 (keep_samples=50), or for a loaded fit give their "
-            "directory: samples='run/samples'"
-        )
-    return samples
-
-
-_NAMES = ("topics", "alpha")
-
-
-def of_chains(fitted: Fit, sample: Mapping[str, Any]) -> Iterator[Kept]:
-    """Yield the draw of each chain in one sample.
-
-    Raises:
-        RunError: A file is damaged, or belongs to another run.
-    """
-    if "path" in sample:
-        place, sample = sample["path"], saved.load_npz(sample["path"], _NAMES)
-        shape = (len(fitted.order), *fitted.topics.shape)
-        if sample["topics"].shape != shape or sample["alpha"].shape != shape[:2]:
-            raise RunError(
-                f"{place}: topics {sample['topics'].shape}, not {shape}: the file belongs to a "
-                "different run"
-            )
-    for chain, order in enumerate(fitted.order):
-        yield Kept(chain, sample["topics"][chain][order], sample["alpha"][chain][order])
-
-
-class ProportionDraws:
-    """Draws of the topic proportions of some documents, given topics and their concentrations.
-
-    The labels of the tokens are drawn by collapsed Gibbs sweeps, and the proportions given the
-    labels, Dirichlet(alpha + n_d). The random numbers of a document depend on its row, so documents
-    with the same words get independent draws.
-
-    Args:
-        counts: The documents, [D, V].
-        sweeps: Sweeps before each draw.
-        engine: Engine of the sweeps, "native" or "xla"; by default native if available.
-
-    Example:
-        >>> import jax, numpy as np, scipy.sparse as sp
-        >>> proportions = ProportionDraws(sp.csr_array([[30, 0], [0, 30]]), sweeps=5)
-        >>> topics = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
-        >>> draw = proportions.draw(jax.random.key(0), topics, np.array([0.1, 0.1]))
-        >>> draw.argmax(axis=1).tolist(), draw.sum(axis=1).round(5).tolist()
-        ([0, 1], [1.0, 1.0])
-    """
-
-    def __init__(self, counts: sp.csr_array, *, sweeps: int, engine: str | None = None) -> None:
-        engines.resolve(engine)
-        self._sweeps, self._engine = sweeps, engine
-        self._size, self._parts = counts.shape[0], []
-        width = min(SHARD, self._size)
-        for first, last in cuts(token_ends(counts), SHARD):
-            documents, order = side_by_side(counts[first:last], width)
-            rows = np.pad(first + order, (0, width - len(order)))
-            self._parts.append(
-                (documents._replace(ids=jax.device_put(rows.astype(np.uint32))), rows, last)
-            )
-
-    def draw(self, key: jax.Array, topics: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-        """Return proportions, float32 [D, K], given topics [K, V] and alpha [K]."""
-        log_topics = _log(jax.device_put(np.asarray(topics, np.float32)))
-        concentrations = jnp.asarray(alpha, jnp.float32)
-        engine = engines.resolve(self._engine, len(topics))
-        result = np.empty((self._size, len(topics)), np.float32)
-        first = 0
-        for documents, rows, last in self._parts:
-            part = _draw(
-                jax.random.fold_in(key, first),
-                log_topics,
-                concentrations,
-                documents,
-                self._sweeps,
-                engine,
-            )
-            result[rows[: last - first]] = np.asarray(part)[: last - first]
-            first = last
-        return result
-
-
-def draw_key(seed: int, number: int) -> jax.Array:
-    """Return the key of a draw from its number."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), _STREAM), number)
-
-
-@jax.jit
-def _log(topics: jax.Array) -> jax.Array:
-    return jnp.log(jnp.maximum(topics, jnp.finfo(jnp.float32).tiny))
-
-
-@partial(jax.jit, static_argnames=("sweeps", "engine"))
-def _draw(
-    key: jax.Array,
-    log_topics: jax.Array,
-    alpha: jax.Array,
-    documents: Documents,
-    sweeps: int,
-    engine: str,
-) -> jax.Array:
-    key_labels, key_proportions = jax.random.split(key)
-    result = engines.sweeps(
-        key_labels,
-        log_topics,
-        alpha,
-        documents,
-        None,
-        times=sweeps,
-        burn_in=sweeps - 1,
-        tally=True,
-        engine=engine,
-    )
-    return jnp.exp(draws.log_dirichlet(key_proportions, alpha + result.documents.T))
-
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -187,7 +34,7 @@ def _columns(name: str, value: Any) -> tuple[str, ...] | None:
 
 
 @options
-class Question:
+class Question(DrawOptions):
     """Options of a regression on covariates."""
 
     by: Any = option(
@@ -206,19 +53,6 @@ class Question:
         "Degrees of freedom for numbers and dates: 1 for a line, more for a natural cubic spline.",
         default=1,
         least=1,
-    )
-    level: float = option("Probability of the intervals.", default=0.95, below=1.0)
-    sweeps: int = option(
-        "Gibbs sweeps over the documents before each draw of their proportions.",
-        default=25,
-        least=1,
-    )
-    seed: int = option("Seed of all randomness.", default=0, least=0, most=arguments.MOST_SEED)
-    samples: Any = option(
-        "Directory with the kept samples of a loaded fit, such as run/samples.",
-        default=None,
-        unset="the samples in the fit",
-        command=False,
     )
 
     def __post_init__(self) -> None:
@@ -326,8 +160,12 @@ def effects(
     question: Question,
     *,
     progress: Callable[[str, int, int], None] = lambda task, done, total: None,
+    watch: Callable[[int, np.ndarray], None] = lambda chain, shares: None,
 ) -> Effects:
-    """Regress the topic proportions of documents on covariates; see `lda.effects`."""
+    """Regress the topic proportions of documents on covariates; see `lda.effects`.
+
+    `watch` is called with the chain and the proportions of each draw, as `shares_of` yields them.
+    """
     documents = in_memory(as_data(corpus, fitted.vocabulary))
     counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
     total = counts.shape[0]
@@ -349,22 +187,17 @@ def effects(
         smooth=question.smooth,
         available=list(named),
     )
-    samples = load_samples(fitted, question.samples)
-    sampler = ProportionDraws(counts[worded][design.rows], sweeps=question.sweeps)
-    means, errors, draws = [], [], 0
+    parts = editing.as_trained(fitted).parts
+    means, errors = [], []
     contrasts = np.stack([term.row for term in design.terms])
     regression = composition.Regression(design.matrix, contrasts)
-    chains = len(fitted.order)
-    for sample in samples:
-        for draw in of_chains(fitted, sample):
-            key = draw_key(question.seed, draws)
-            estimate = regression.of(sampler.draw(key, draw.topics, draw.alpha))
-            # As everywhere, only chains that have a topic contribute to its results.
-            lacks = ~fitted.shared[draw.chain][:, None]
-            means.append(np.where(lacks, np.nan, estimate.mean))
-            errors.append(estimate.error)
-            draws += 1
-            progress("draws of proportions", draws, chains * len(samples))
+    for chain, shares in shares_of(fitted, counts[worded][design.rows], question, progress):
+        estimate = regression.of(editing.summed(shares, parts))
+        # As everywhere, only chains that have a topic contribute to its results.
+        means.append(np.where(~fitted.shared[chain][:, None], np.nan, estimate.mean))
+        errors.append(estimate.error)
+        watch(chain, shares)
+    draws = len(means)
     pooled = composition.pool(
         np.stack(means), np.stack(errors), estimate.freedom, level=question.level
     )

@@ -5,7 +5,7 @@ The numbers of the interactive explorer are integers, to keep the page small: lo
 fit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import numpy as np
 
 from simplex_jax._src.evaluate import diagnostics, matching
 from simplex_jax._src.evaluate.intervals import beta_interval
+from simplex_jax._src.models.lda.correlations import NUMBERS, placed
+from simplex_jax._src.models.lda.editing import Trained
 from simplex_jax._src.models.lda.fitting import Fit
 from simplex_jax._src.models.records import Array, Files, Saved
 from simplex_jax._src.models.topics import tables
@@ -25,8 +27,16 @@ from simplex_jax._src.models.topics.report import (
     topic_rows,
 )
 from simplex_jax._src.report import display, page
+from simplex_jax._src.report.display import counted
 from simplex_jax._src.report.page import measured
 from simplex_jax._src.report.topic_map import positions
+from simplex_jax._src.runtime import output, saved
+
+CORRELATIONS = "topic_correlations.csv"
+"""The file of correlations of topics, of a run that has computed them."""
+
+TRAINED = "trained.npz"
+"""The file of topics as trained, of a fit that has merged some or left some out."""
 
 _LARGEST = 5
 _SECTIONS = (
@@ -39,14 +49,18 @@ _SECTIONS = (
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return the context of the report's template, with `top_words` words of each topic."""
     rows = topic_rows(fitted, top_words, fitted.alpha, fitted.alpha_sd, fitted.titles)
-    settings, effects = fitted.settings, _trends(fitted, rows)
+    settings, effects, together = fitted.settings, _trends(fitted, rows), _together(fitted, rows)
+    together_section = [("together", "Together")] if together else []
     _, perplexity = page.latest(fitted.metrics, "perplexity")
     assert settings.chains is not None  # settled
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
+    if fitted.trained is not None:
+        for row, parts in zip(rows, fitted.trained.parts, strict=True):
+            row["parts"] = parts if len(parts) > 1 else None
     return overview(fitted, rows, positions(fitted.topics), "perplexity") | {
         "lead": f"Latent Dirichlet allocation, sampled by {settings.sampler}{chains}, "
-        f"seed {settings.seed}.",
-        "sections": (*_SECTIONS, *_columns_of(effects)),
+        f"seed {settings.seed}.{_edits(fitted)}",
+        "sections": (*_SECTIONS, *together_section, *_columns_of(effects)),
         "tiles": [
             ("held-out perplexity", display.count(perplexity)),
             ("posterior samples", display.count(fitted.num_samples)),
@@ -54,6 +68,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         ],
         "speed": page.speed(fitted.metrics, "tokens"),
         "effects": effects,
+        "together": together,
         "seeded": settings.seed_weight,
         "script": page.script("explorer.js", explorer(fitted)),
         "share_of": "Prevalence is the share of the tokens in a topic",
@@ -62,6 +77,50 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
             _concentration(fitted, "alpha", "topic", range(len(rows))),
             _concentration(fitted, "beta", "word", fitted.vocabulary),
         ],
+    }
+
+
+_SIDE = 14  # of a square of a pair
+_LISTED = (("Together", 8), ("One instead of the other", 8))
+
+
+def _together(fitted: Fit, rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the pairs of topics with the largest correlations, and a picture of all."""
+    if not fitted.correlations:
+        return None
+    number = fitted.num_topics
+    table = np.full((number, number), np.nan)
+    pairs = {(pair["first"], pair["second"]): pair for pair in fitted.correlations}
+    for (first, second), entry in pairs.items():
+        table[first, second] = table[second, first] = entry["mean"]
+    apart = [pair for pair in fitted.correlations if pair["lower"] > 0 or pair["upper"] < 0]
+    apart.sort(key=lambda pair: pair["mean"])
+    lists = []
+    for (title, most), chosen in zip(_LISTED, (apart[::-1], apart), strict=True):
+        same = [pair for pair in chosen if (pair["mean"] > 0) == (chosen is not apart)][:most]
+        named = [pair | {end: rows[pair[end]] for end in ("first", "second")} for pair in same]
+        lists.append((title, named))
+    order = placed(table, fitted.prevalence)
+    largest = max(float(np.nanmax(np.abs(table[np.ix_(order, order)]))), 0.01)
+    cells = []
+    for down, one in enumerate(order):
+        for across, other in enumerate(order[:down]):
+            pair = pairs.get((min(one, other), max(one, other)))
+            if pair is not None:
+                strength = abs(pair["mean"]) / largest
+                sure = pair["lower"] > 0 or pair["upper"] < 0
+                place = {"x": _SIDE * across, "y": _SIDE * down}
+                cells.append(pair | place | {"opacity": strength if sure else strength / 4})
+    return {
+        "lists": lists,
+        "cells": cells,
+        "labels": [
+            {"x": _SIDE * place + 3, "y": _SIDE * place, "row": rows[topic]}
+            for place, topic in enumerate(order)
+        ],
+        "side": _SIDE * len(order),
+        "most": largest,
+        "omitted": number - len(order),
     }
 
 
@@ -112,9 +171,22 @@ def _columns_of(effects: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(f"by-{n}", f"By {column['name']}") for n, column in enumerate(effects, start=1)]
 
 
+def _edits(fitted: Fit) -> str:
+    """Return a sentence on topics that were merged or left out after the run, "" without."""
+    if fitted.trained is None:
+        return ""
+    merged = sum(len(part) > 1 for part in fitted.trained.parts)
+    done = [
+        f"{counted(number, 'topic')} {'was' if number == 1 else 'were'} {what}"
+        for number, what in ((merged, "merged from others"), (len(fitted.dropped), "left out"))
+        if number
+    ]
+    return f" After the run, {' and '.join(done)}." if done else ""
+
+
 def _goal(fitted: Fit) -> list[tuple[str, str]]:
     """Return the tile of a run with a goal: the number of topics that reached it."""
-    target, topics = fitted.settings.target_ess, range(fitted.settings.num_topics)
+    target, topics = fitted.settings.target_ess, range(fitted.num_topics)
     if target is None or len(topics) == 1:  # whose prevalence is 1
         return []
     sizes = [fitted.diagnostics.get(f"prevalence {k}", {}).get("ess") or 0.0 for k in topics]
@@ -289,19 +361,73 @@ def summary(fitted: Fit) -> dict[str, Any]:
         "order": fitted.order,
         "stiffness": fitted.stiffness,
         "effects": list(fitted.effects),
+        "correlations": list(fitted.correlations),
         "topic_names": {str(k): name for k, name in fitted.topic_names.items()},
+        "parts": None if fitted.trained is None else fitted.trained.parts,
+        "samples_of_prevalence": len(fitted.prevalence_draws),
     }
+
+
+def sizes(run: Saved) -> dict[str, int]:
+    """Return the sizes of the arrays of a fit; see `tables.sizes`."""
+    parts = run.summary["parts"]
+    topics = run.settings.num_topics if parts is None else len(parts)
+    more = {"S": int(run.summary["samples_of_prevalence"]), "C": len(run.summary["shared"])}
+    return tables.sizes(run) | more | {"K": topics}
 
 
 def restore(run: Saved) -> dict[str, Any]:
     """Return the attributes of a fit from its files."""
-    topics = run.settings.num_topics
+    topics, trained = len(run.arrays["topics"]), _trained(run)
     return tables.restore(run) | {
-        "order": np.asarray(run.summary["order"], int).reshape(-1, topics),
+        "trained": trained,
+        "order": np.asarray(run.summary["order"], int).reshape(-1, run.settings.num_topics),
         "stiffness": float(run.summary["stiffness"]),
         "topic_names": {int(k): str(name) for k, name in run.summary["topic_names"].items()},
         "effects": [_effect(record, topics) for record in run.summary["effects"]],
+        "correlations": [_pair(record, topics) for record in run.summary["correlations"]],
     }
+
+
+def _trained(run: Saved) -> Trained | None:
+    """Return the topics as trained of a fit with merged or left out topics, else None."""
+    if run.summary["parts"] is None:
+        return None
+    number, words = run.settings.num_topics, run.arrays["topics"].shape[1]
+    shapes = {"topics": (number, words), "alpha": (number,)}
+    parts = tuple(tuple(map(int, part)) for part in run.summary["parts"])
+    used = [topic for part in parts for topic in part]
+    if not all(parts) or len({*used}) < len(used) or not {*used} <= {*range(number)}:
+        raise ValueError("no such topics")
+    return Trained(**saved.load_arrays(run.directory / TRAINED, shapes), parts=parts)
+
+
+def write(fitted: Fit, place: Path) -> None:
+    """Write the files for people and, of a fit with merged topics, those as trained."""
+    tables.write(fitted, place, fitted.alpha, names=fitted.titles)
+    if fitted.correlations:
+        write_correlations(place / CORRELATIONS, fitted.titles, fitted.correlations)
+    else:  # of a run before it went on, for example
+        (place / CORRELATIONS).unlink(missing_ok=True)
+    if (trained := fitted.trained) is not None:
+        output.write_npz(place / TRAINED, {"topics": trained.topics, "alpha": trained.alpha})
+
+
+def write_correlations(
+    path: Path, titles: Sequence[str], records: Iterable[Mapping[str, Any]]
+) -> None:
+    """Write a table of pairs of topics: their numbers, correlation, interval, and names if any."""
+    named = any(titles)
+    rows = (
+        (
+            *(record["first"], record["second"]),
+            *(f"{record[name]:.4g}" for name in NUMBERS),
+            *((titles[record["first"]], titles[record["second"]]) if named else ()),
+        )
+        for record in records
+    )
+    names = ["first_name", "second_name"][: 2 * named]
+    output.write_csv(path, ["first", "second", "correlation", "lower", "upper", *names], rows)
 
 
 def _effect(record: dict[str, Any], topics: int) -> dict[str, Any]:
@@ -312,8 +438,17 @@ def _effect(record: dict[str, Any], topics: int) -> dict[str, Any]:
     return {"topic": topic, "term": str(record["term"]), "kind": str(record["kind"]), **numbers}
 
 
+def _pair(record: dict[str, Any], topics: int) -> dict[str, Any]:
+    """Return a record of correlations from a file, checked."""
+    first, second = int(record["first"]), int(record["second"])
+    if not 0 <= first < second < topics:
+        raise ValueError("no such topics")
+    numbers = {name: float(record[name]) for name in NUMBERS}
+    return {"first": first, "second": second, **numbers}
+
+
 FILES = Files(
-    names=tables.NAMES,
+    names=(*tables.NAMES, TRAINED, CORRELATIONS),
     arrays={
         tables.TOPICS: {
             "topics": Array("KV"),
@@ -322,6 +457,7 @@ FILES = Files(
             "prevalence": Array("K"),
             "prevalence_sd": Array("K", unknown=True),
             "prevalence_range": Array("EK"),
+            "prevalence_draws": Array("SCK"),
             "alpha": Array("K", positive=True),
             "alpha_sd": Array("K", unknown=True),
             "beta": Array("V", positive=True),
@@ -329,8 +465,8 @@ FILES = Files(
             "stability": Array("K", unknown=True),
         }
     },
-    sizes=tables.sizes,
-    write=lambda fitted, place: tables.write(fitted, place, fitted.alpha, names=fitted.titles),
+    sizes=sizes,
+    write=write,
     summary=summary,
     restore=restore,
     report=REPORT,

@@ -129,6 +129,11 @@ class CountFit(TopicFit):
     proportions_error: np.ndarray  # Monte-Carlo error of the proportions of each document, [D]
     num_empty_documents: int = 0  # documents without a word
 
+    @property
+    def leaves_rest(self) -> bool:
+        """Whether documents have topics that are not reported, a part of their proportions."""
+        return False
+
     @abc.abstractmethod
     def draws(self) -> Sequence[Draw]:
         """Return the topics to predict documents with, equally weighted."""

@@ -114,6 +114,7 @@ def common_rows(fitted: TopicFit) -> list[dict[str, Any]]:
         {
             "number": k,
             "name": None,
+            "parts": None,  # numbers of the topics that were merged into it
             "stable": bool(stable[k]) if len(fitted.shared) > 1 else None,
             "share": share,
             "coherence": measured(float(fitted.coherence[k])),

@@ -27,7 +27,6 @@ def write(
     place: Path,
     alpha: np.ndarray,
     *,
-    rest: bool = False,
     names: Sequence[str] = (),
 ) -> None:
     """Write the files for people and for other programs, each atomically.
@@ -42,7 +41,8 @@ def write(
     words = [" ".join(fitted.vocabulary[word] for word in row) for row in leading]
     errors, named = fitted.proportions_error, any(names)
     rows = _rows_of_words(fitted, leading, names if named else ())
-    write_all(fitted, place, errors, rows, "probability", alpha, words, rest=rest, named=named)
+    written = "probability", alpha, words
+    write_all(fitted, place, errors, rows, *written, rest=fitted.leaves_rest, named=named)
 
 
 def write_all(

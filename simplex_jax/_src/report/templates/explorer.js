@@ -7,6 +7,7 @@
   const part = (name) => document.getElementById(`explore-${name}`);
   const exp = (log) => Math.exp(log / data.unit);
   const percent = (share) => `${(100 * share).toPrecision(share < 0.1 ? 2 : 3)}%`;
+  const edits = data.topics.map(({ name }) => ({ name, into: null, dropped: false }));
   let current = data.order[0];
 
   function element(tag, content, name) {
@@ -90,6 +91,53 @@
       return item;
     }));
     showWords();
+    showEdit();
+  }
+
+  // The topic that one is merged into in the end; topics point at each other without circles.
+  const root = (k) => (edits[k].into === null ? k : root(edits[k].into));
+
+  // The lines of the file that the command `edit` reads.
+  function editLines() {
+    const lines = [];
+    edits.forEach(({ name, into, dropped }, k) => {
+      if (dropped) lines.push(`drop ${k}`);
+      else if (into === null) {
+        const group = edits.flatMap((edit, i) => (!edit.dropped && root(i) === k ? [i] : []));
+        if (group.length > 1 || name !== data.topics[k].name) lines.push(`${group.join("+")}\t${name}`.trim());
+      }
+    });
+    return lines;
+  }
+
+  function showEdit() {
+    const { name, into, dropped } = edits[current];
+    part("name").value = name;
+    part("drop").checked = dropped;
+    part("into").replaceChildren(...[null, ...data.order].filter((k) => k === null || (root(k) !== current && !edits[k].dropped)).map((k) => {
+      const option = element("option", k === null ? "no other topic" : label(k));
+      option.value = k === null ? "" : k;
+      return option;
+    }));
+    part("into").value = into === null ? "" : into;
+    part("name").disabled = dropped || into !== null;
+    part("into").disabled = dropped;
+    part("drop").disabled = into !== null || edits.some((edit) => edit.into === current);
+    part("edits").textContent = editLines().join("\n");
+    part("download").disabled = !editLines().length;
+  }
+
+  function edit(change) {
+    Object.assign(edits[current], change);
+    showEdit();
+  }
+
+  function download() {
+    const link = element("a", "");
+    link.href = URL.createObjectURL(new Blob([`${editLines().join("\n")}\n`], { type: "text/plain" }));
+    link.download = "topics.txt";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
   function choose(k, focus) {
@@ -174,6 +222,15 @@
     part("next").addEventListener("click", () => move(1));
     part("lambda").addEventListener("input", showWords);
     part("search").addEventListener("input", search);
+    part("name").addEventListener("input", () => {
+      edits[current].name = part("name").value.trim();
+      part("edits").textContent = editLines().join("\n");
+      part("download").disabled = !editLines().length;
+    });
+    part("into").addEventListener("change", () =>
+      edit({ into: part("into").value === "" ? null : Number(part("into").value) }));
+    part("drop").addEventListener("change", () => edit({ dropped: part("drop").checked }));
+    part("download").addEventListener("click", download);
     document.addEventListener("keydown", key);
     addEventListener("hashchange", follow);
     const link = element("a", "Explore");
