@@ -138,8 +138,8 @@ def test_records_follow_their_topics_into_files_and_the_report(tmp_path, seed):
     assert lda.Fit.load(tmp_path / "run").correlations == records
     first = (tmp_path / "run" / "topic_correlations.csv").read_text().splitlines()[:2]
     assert first == [
-        "first,second,correlation,lower,upper,first_name,second_name",
-        "0,1,0.4,0.2,0.6,<b>,",
+        "first,second,correlation,lower,upper,stable,first_name,second_name",
+        "0,1,0.4,0.2,0.6,,<b>,",
     ]
 
 

@@ -249,7 +249,7 @@ def correlate(
         say(f"warning: {warning}")
     records = list(result.rows())
     image = _drawn(result.plot(), picture)
-    write_correlations(out, fitted.titles, records)
+    write_correlations(out, fitted, records)
     with output.replacing(picture) as file:
         file.write(image)
     if report is not None:

@@ -93,7 +93,13 @@ def _together(fitted: Fit, rows: Sequence[dict[str, Any]]) -> dict[str, Any] | N
     pairs = {(pair["first"], pair["second"]): pair for pair in fitted.correlations}
     for (first, second), entry in pairs.items():
         table[first, second] = table[second, first] = entry["mean"]
-    apart = [pair for pair in fitted.correlations if pair["lower"] > 0 or pair["upper"] < 0]
+    doubtful = {row["number"] for row in rows if row["stable"] is False}
+
+    def sure(pair: Mapping[str, Any]) -> bool:
+        known = not doubtful & {pair["first"], pair["second"]}
+        return known and (pair["lower"] > 0 or pair["upper"] < 0)
+
+    apart = [pair for pair in fitted.correlations if sure(pair)]
     apart.sort(key=lambda pair: pair["mean"])
     lists = []
     for (title, most), chosen in zip(_LISTED, (apart[::-1], apart), strict=True):
@@ -108,9 +114,8 @@ def _together(fitted: Fit, rows: Sequence[dict[str, Any]]) -> dict[str, Any] | N
             pair = pairs.get((min(one, other), max(one, other)))
             if pair is not None:
                 strength = abs(pair["mean"]) / largest
-                sure = pair["lower"] > 0 or pair["upper"] < 0
                 place = {"x": _SIDE * across, "y": _SIDE * down}
-                cells.append(pair | place | {"opacity": strength if sure else strength / 4})
+                cells.append(pair | place | {"opacity": strength if sure(pair) else strength / 4})
     return {
         "lists": lists,
         "cells": cells,
@@ -120,6 +125,7 @@ def _together(fitted: Fit, rows: Sequence[dict[str, Any]]) -> dict[str, Any] | N
         ],
         "side": _SIDE * len(order),
         "most": largest,
+        "doubtful": bool(doubtful),
         "omitted": number - len(order),
     }
 
@@ -406,28 +412,29 @@ def write(fitted: Fit, place: Path) -> None:
     """Write the files for people and, of a fit with merged topics, those as trained."""
     tables.write(fitted, place, fitted.alpha, names=fitted.titles)
     if fitted.correlations:
-        write_correlations(place / CORRELATIONS, fitted.titles, fitted.correlations)
+        write_correlations(place / CORRELATIONS, fitted, fitted.correlations)
     else:  # of a run before it went on, for example
         (place / CORRELATIONS).unlink(missing_ok=True)
     if (trained := fitted.trained) is not None:
         output.write_npz(place / TRAINED, {"topics": trained.topics, "alpha": trained.alpha})
 
 
-def write_correlations(
-    path: Path, titles: Sequence[str], records: Iterable[Mapping[str, Any]]
-) -> None:
-    """Write a table of pairs of topics: their numbers, correlation, interval, and names if any."""
-    named = any(titles)
-    rows = (
-        (
-            *(record["first"], record["second"]),
-            *(f"{record[name]:.4g}" for name in NUMBERS),
-            *((titles[record["first"]], titles[record["second"]]) if named else ()),
-        )
-        for record in records
-    )
-    names = ["first_name", "second_name"][: 2 * named]
-    output.write_csv(path, ["first", "second", "correlation", "lower", "upper", *names], rows)
+def write_correlations(path: Path, fitted: Fit, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write a table of pairs of topics: their numbers, correlation, interval, and names if any.
+
+    The column `stable` says whether both topics are, "" for one chain.
+    """
+    titles, several = fitted.titles, len(fitted.shared) > 1
+
+    def row(record: Mapping[str, Any]) -> tuple[object, ...]:
+        pair = [record["first"], record["second"]]
+        stable = ("yes" if fitted.stable[pair].all() else "no") if several else ""
+        names = [titles[topic] for topic in pair] if any(titles) else []
+        return *pair, *(f"{record[name]:.4g}" for name in NUMBERS), stable, *names
+
+    names = ["first_name", "second_name"] if any(titles) else []
+    header = ["first", "second", "correlation", "lower", "upper", "stable", *names]
+    output.write_csv(path, header, map(row, records))
 
 
 def _effect(record: dict[str, Any], topics: int) -> dict[str, Any]:
