@@ -17,6 +17,7 @@ from simplex_jax._src import corpus as corpora
 from simplex_jax._src.cli import console, counts, options
 from simplex_jax._src.cli.commands import Commands, load
 from simplex_jax._src.cli.console import one_line_errors, usage
+from simplex_jax._src.cli.edits import edit_command
 from simplex_jax._src.cli.options import declared_options
 from simplex_jax._src.corpus import Corpus, store, vocabulary
 from simplex_jax._src.corpus.files import STANDARD_INPUT
@@ -26,7 +27,6 @@ from simplex_jax._src.models import files
 from simplex_jax._src.models.lda import MODEL, Fit, correlations, feed, memory, regression, seeds
 from simplex_jax._src.models.lda.correlations import Pairs
 from simplex_jax._src.models.lda.draws import DrawOptions, load_samples, shares_of
-from simplex_jax._src.models.lda.edit_command import edit_command
 from simplex_jax._src.models.lda.model import FIRST
 from simplex_jax._src.models.lda.options import on_disk
 from simplex_jax._src.models.lda.probability import left_to_right

@@ -35,7 +35,6 @@ from simplex_jax._src.models.topics.data import as_data, in_memory
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from simplex_jax._src.models.lda.fitting import Fit
 
 _FEW_DRAWS, _FEW_TOKENS = 10, 50
 _LEAST = 5  # documents
@@ -130,7 +129,7 @@ def placed(mean: np.ndarray, prevalence: np.ndarray, most: int = _SHOWN) -> list
 class Pairs:
     """The correlations of a fit's topics, gathered draw by draw of the proportions."""
 
-    def __init__(self, fitted: "Fit") -> None:
+    def __init__(self, fitted: Any) -> None:
         self._fitted = fitted
         self._means: list[np.ndarray] = []
         self._errors: list[np.ndarray] = []
@@ -145,7 +144,7 @@ class Pairs:
         self._pairs = np.triu_indices(len(parts), k=1)
 
     @staticmethod
-    def possible(fitted: "Fit", documents: int) -> bool:
+    def possible(fitted: Any, documents: int) -> bool:
         """Return whether there are topics and documents enough."""
         return fitted.num_topics + bool(fitted.dropped) > 2 and documents >= _LEAST
 
@@ -231,7 +230,7 @@ def _correlate(shares: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def correlate(
-    fitted: "Fit",
+    fitted: Any,
     corpus: Any,
     asked: DrawOptions,
     progress: Callable[[str, int, int], None] = lambda task, done, total: None,
@@ -248,7 +247,7 @@ def correlate(
     return result._replace(warnings=tuple(_warnings(fitted, result.draws, length)))
 
 
-def _warnings(fitted: "Fit", draws: int, length: float) -> Iterator[str]:
+def _warnings(fitted: Any, draws: int, length: float) -> Iterator[str]:
     if draws < _FEW_DRAWS:
         yield (
             f"{draws} draws of the topics say little about their uncertainty: keep more "

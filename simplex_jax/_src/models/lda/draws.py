@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,6 @@ from simplex_jax._src.models.topics.proportions import SHARD, cuts, side_by_side
 from simplex_jax._src.options import option, options
 from simplex_jax._src.runtime import saved
 from simplex_jax._src.runtime.saved import RunError
-
-if TYPE_CHECKING:
-    from simplex_jax._src.models.lda.fitting import Fit
 
 _STREAM = 0x7368  # keeps the random numbers apart from those of a fit with the same seed
 
@@ -52,7 +49,7 @@ class Kept(NamedTuple):
     prevalence: np.ndarray  # share of the tokens in each topic, [K]
 
 
-def load_samples(fitted: "Fit", directory: str | Path | None = None) -> list[Mapping[str, Any]]:
+def load_samples(fitted: Any, directory: str | Path | None = None) -> list[Mapping[str, Any]]:
     """Return the kept samples of a fit, to be read by `of_chains`.
 
     Samples in a directory, `samples/` of a run, stay on disk until then.
@@ -79,7 +76,7 @@ def load_samples(fitted: "Fit", directory: str | Path | None = None) -> list[Map
 _NAMES = ("topics", "alpha", "prevalence")
 
 
-def of_chains(fitted: "Fit", sample: Mapping[str, Any]) -> Iterator[Kept]:
+def of_chains(fitted: Any, sample: Mapping[str, Any]) -> Iterator[Kept]:
     """Yield the draw of each chain in one sample.
 
     Raises:
@@ -186,7 +183,7 @@ def _draw(
 
 
 def shares_of(
-    fitted: "Fit",
+    fitted: Any,
     counts: sp.csr_array,
     asked: DrawOptions,
     progress: Callable[[str, int, int], None] = lambda task, done, total: None,

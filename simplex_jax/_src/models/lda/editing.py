@@ -14,7 +14,7 @@ import dataclasses
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.lda.draws import load_samples, of_chains
 from simplex_jax._src.models.topics.data import as_data, in_memory
 from simplex_jax._src.report.examples import MOST_DOCUMENTS, representative
-
-if TYPE_CHECKING:
-    from simplex_jax._src.models.lda.fitting import Fit
 
 
 def summed(columns: np.ndarray, groups: Iterable[Sequence[int]]) -> np.ndarray:
@@ -66,7 +63,7 @@ class Trained(NamedTuple):
         return rows
 
 
-def as_trained(fitted: "Fit") -> Trained:
+def as_trained(fitted: Any) -> Trained:
     """Return the topics of a fit before any were merged or left out."""
     if fitted.trained is not None:
         return fitted.trained
@@ -119,7 +116,7 @@ def reordering(topics: Iterable[Any], number: int) -> list[tuple[int, ...]]:
     return [(k,) for k in (*first, *(k for k in range(number) if k not in first))]
 
 
-def renamed(fitted: "Fit", names: Mapping[int, str]) -> "Fit":
+def renamed(fitted: Any, names: Mapping[int, str]) -> Any:
     """Return a fit with names for some topics; "" removes one."""
     numbers("rename", names, fitted.num_topics)
     given = {**fitted.topic_names, **{operator.index(k): str(name) for k, name in names.items()}}
@@ -131,13 +128,13 @@ _SUMMED = ("prevalence", "prevalence_draws", "alpha", "proportions")
 
 
 def edited(
-    fitted: "Fit",
+    fitted: Any,
     groups: Sequence[tuple[int, ...]],
     *,
     corpus: Any = None,
     samples: str | Path | None = None,
     call: str = "",
-) -> "Fit":
+) -> Any:
     """Return a fit whose topics consist of topics of another.
 
     Args:
@@ -209,7 +206,7 @@ def _pairs_renumbered(
     return sorted(result, key=lambda record: (record["first"], record["second"]))
 
 
-def _diagnostics_of(fitted: "Fit", numbers: Mapping[int, int]) -> dict[str, dict[str, float]]:
+def _diagnostics_of(fitted: Any, numbers: Mapping[int, int]) -> dict[str, dict[str, float]]:
     """Return the diagnostics of what is not a topic, and of topics with new numbers."""
     own = [f"prevalence {k}" for k in range(fitted.num_topics)]
     rest = {name: entry for name, entry in fitted.diagnostics.items() if name not in own}
@@ -220,12 +217,12 @@ def _diagnostics_of(fitted: "Fit", numbers: Mapping[int, int]) -> dict[str, dict
 
 
 def _with_draws(
-    result: "Fit",
-    fitted: "Fit",
+    result: Any,
+    fitted: Any,
     groups: Sequence[tuple[int, ...]],
     merged: Sequence[int],
     samples: str | Path | None,
-) -> "Fit":
+) -> Any:
     """Return a fit with what the draws say of its merged topics."""
     words, means, alpha = _over_draws(result, merged, samples)
     for chain in range(1, len(means)):
@@ -258,7 +255,7 @@ def _with_draws(
 
 
 def _over_draws(
-    result: "Fit", merged: Sequence[int], samples: str | Path | None
+    result: Any, merged: Sequence[int], samples: str | Path | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return words of merged topics in each draw, means of all topics, and alpha of merged ones.
 
@@ -287,12 +284,12 @@ def _deviation(draws: np.ndarray) -> np.ndarray:
 
 
 def _with_documents(
-    result: "Fit",
-    fitted: "Fit",
+    result: Any,
+    fitted: Any,
     groups: Sequence[tuple[int, ...]],
     merged: Sequence[int],
     corpus: Any,
-) -> "Fit":
+) -> Any:
     """Return a fit with coherence and documents of its merged topics; without a corpus, of none.
 
     The documents with most of a topic are known from their proportions; without a corpus, only
@@ -321,9 +318,7 @@ def _with_documents(
     return result
 
 
-def _reranked(
-    result: "Fit", topic: int, known: Iterable[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _reranked(result: Any, topic: int, known: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the documents with most of a merged topic."""
     entries = {entry["name"]: entry for entry in known}
     shares = result.proportions[:, topic]
@@ -335,7 +330,7 @@ def _reranked(
     ]
 
 
-def samples_of(fitted: "Fit") -> tuple[Mapping[str, np.ndarray], np.ndarray]:
+def samples_of(fitted: Any) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
     """Return the samples in memory with the topics of a fit, and these by chain, [chains, K]."""
     if fitted.trained is None or not fitted.samples:
         return fitted.samples, fitted.order
