@@ -10,7 +10,7 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 from support.native_sweeps import needs
 
-from simplex_jax._src.models.lda.regression import ProportionDraws, draw_key
+from simplex_jax._src.models.lda.draws import ProportionDraws, draw_key
 
 TOPICS = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], np.float32)
 ALPHA = np.array([0.5, 0.8])
@@ -85,7 +85,7 @@ def test_draws_of_other_numbers_and_seeds_differ_and_the_same_are_the_same():
 
 def test_documents_are_where_they_were_in_shards_of_any_size(monkeypatch):
     """Documents of sizes in no order, a few at a time: each has the shares of its own words."""
-    monkeypatch.setattr("simplex_jax._src.models.lda.regression.SHARD", 4)
+    monkeypatch.setattr("simplex_jax._src.models.lda.draws.SHARD", 4)
     rows = [[60, 0, 0], [0, 0, 3], [0, 0, 90], [9, 0, 0], [0, 0, 30], [80, 0, 0]]
     clear = np.array([[0.98, 0.01, 0.01], [0.01, 0.01, 0.98]])
     shares = ProportionDraws(sp.csr_array(np.array(rows, np.int32)), sweeps=10)
