@@ -9,7 +9,7 @@ from support.fits import assert_same
 
 from simplex_jax import evaluate
 from simplex_jax._src.corpus import from_counts
-from simplex_jax._src.evaluate import alignment, diagnostics, matching
+from simplex_jax._src.evaluate import diagnostics, matching
 from simplex_jax._src.models import lda
 from simplex_jax._src.models.lda import editing
 
@@ -92,7 +92,7 @@ def test_the_draws_of_prevalence_are_those_of_the_summary(fitted):
         np.testing.assert_allclose(own.mean(), fitted.prevalence[k], rtol=1e-5)
         np.testing.assert_allclose(own.std(ddof=1), fitted.prevalence_sd[k], rtol=1e-3)
     traced = {"prevalence": fitted.prevalence_draws.astype(float)}
-    again = alignment.diagnose(traced, order, fitted.shared)
+    again = matching.diagnose(traced, order, fitted.shared)
     for name, entry in again.items():
         assert fitted.diagnostics[name] == pytest.approx(entry, rel=1e-3, nan_ok=True)
     np.testing.assert_allclose(fitted.prevalence_draws.sum(axis=2), 1, rtol=1e-5)
