@@ -627,7 +627,7 @@ def _train(
 
 def _longer(model: str, fitted: Any, place: str) -> str:
     """Return the command that makes a run longer, "" if it has no update."""
-    length = [f"--{name} {number}" for name, number in verdict.longer(fitted.done).items()]
+    length = [f"--{name} {number}" for name, number in verdict.longer(fitted).items()]
     return f"simplex-jax {model} --resume {shlex.quote(place)} {length[0]}" if length else ""
 
 

@@ -324,12 +324,18 @@ def repeating(fitted: Results) -> dict[str, Any]:
 
 def lengthening(fitted: Results) -> dict[str, Any]:
     """Return such options of a longer run."""
-    return _of_length(fitted, verdict.longer(fitted.done))
+    return _of_length(fitted, verdict.longer(fitted))
 
 
 def _of_length(fitted: Results, length: dict[str, int]) -> dict[str, Any]:
     chains = fitted.settings.chains
-    return length | ({"chains": chains} if chains > 1 else {})
+    # Their default depends on the length, but a run that becomes longer keeps its own.
+    static = verdict.static_passes(fitted)
+    return (
+        length
+        | ({"chains": chains} if chains > 1 else {})
+        | ({"static_passes": static} if static else {})
+    )
 
 
 def lengths(model: Model) -> set[str]:

@@ -18,9 +18,18 @@ _LONGER = 4
 """Factor by which a verdict proposes to lengthen a run."""
 
 
-def longer(done: Mapping[str, int]) -> dict[str, int]:
-    """Return the length of a run, as an option, that a verdict proposes after one of `done`."""
-    return {name: _LONGER * number for name, number in done.items()}
+def longer(fitted: Any) -> dict[str, int]:
+    """Return the length of a run, as an option, that a verdict proposes after a run.
+
+    A run that ended within its static passes, of `dtm`, is told to become longer than these.
+    """
+    static = static_passes(fitted)
+    return {name: _LONGER * max(number, static) for name, number in fitted.done.items()}
+
+
+def static_passes(fitted: Any) -> int:
+    """Return the passes at the start of a run in which topics are the same in all slices."""
+    return getattr(fitted.settings, "static_passes", None) or 0
 
 
 def change(metrics: Sequence[Mapping[str, Any]], name: str) -> float | None:

@@ -6,13 +6,14 @@ import warnings
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy import signal
 from support.fits import assert_same
 
 from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.models import dtm
-from simplex_jax._src.models.dtm import slices
-from simplex_jax._src.models.topics import report
+from simplex_jax._src.models.dtm import intervals, slices
+from simplex_jax._src.models.topics import report as topics
 from simplex_jax.sklearn import DynamicTopicModel
 
 # One topic whose words change from a, b to c, d between the years, and one of e, f, g throughout.
@@ -142,24 +143,90 @@ def test_a_fit_finds_the_change(fitted):
     assert fitted.steadiness[moving] < fitted.steadiness[1 - moving]
 
 
-def test_intervals_hold_or_are_withheld(fitted):
-    mixed, ends = fitted.mixed, fitted.prevalence_by_slice_interval
-    assert (np.isnan(ends).any(axis=0) == ~mixed).all()
+def test_intervals_are_those_of_topics_that_all_chains_have(fitted):
+    ends, kinds = fitted.prevalence_by_slice_interval, fitted.kinds
+    assert (np.isnan(ends).any(axis=0) == (kinds == topics.NONE)).all()
     inside = (ends[0] <= fitted.prevalence_by_slice) & (fitted.prevalence_by_slice <= ends[1])
-    assert inside[mixed].all()
-    known, kinds = fitted.interval(0, [0, 1]), fitted.kinds
-    assert (np.isnan(known).any(axis=(0, 2)) == (kinds[:, 0] == report.NONE)).all()
-    assert ((kinds == report.INTERVAL) == mixed).all()
-    few = dtm.fit(CORPUS, times=YEARS, predict=[1990], passes=30, **OPTIONS, holdout=3)
-    assert not few.mixed.any()
-    assert np.isnan(few.prevalence_by_slice_interval).all()
-    assert np.isnan(few.steadiness_interval).all()
-    # Both chains have the topics, and the ends are the range of their means.
+    assert inside[kinds != topics.NONE].all()
+    words = [0, 1]
+    known, kinds = fitted.interval(0, words), fitted.word_kinds(0, words)
+    assert (np.isnan(known).any(axis=0) == (kinds == topics.NONE)).all()
+    assert (known[0] < fitted.topics_by_slice[:, 0, words]).all()
+    assert (known[1] > fitted.topics_by_slice[:, 0, words]).all()
+    assert (kinds == topics.INTERVAL).any()
+    few = dtm.fit(CORPUS, times=YEARS, predict=[1990], passes=80, **OPTIONS, holdout=3)
+    assert 20 <= few.num_samples < 50
     assert few.stable.all()
-    assert (few.kinds == report.OVER_CHAINS).all()
-    np.testing.assert_array_equal(few.interval(1, [2]), few.topics_by_slice_range[:, :, 1, [2]])
-    low, high = few.prevalence_ends()
-    assert ((low <= few.prevalence_by_slice) & (few.prevalence_by_slice <= high)).all()
+    assert (few.kinds != topics.NONE).all()
+    assert (few.kinds == topics.OVER_CHAINS).any()
+    assert np.isfinite(few.prevalence_by_slice_interval).all()
+    assert np.isfinite(few.steadiness_interval).all()
+    fewer = dtm.fit(CORPUS, times=YEARS, passes=30, **OPTIONS, holdout=3)
+    assert fewer.stable.all()
+    assert (fewer.kinds == topics.NONE).all()
+    assert np.isnan(fewer.prevalence_by_slice_interval).all()
+    alone = dtm.fit(CORPUS, times=YEARS, passes=80, **OPTIONS, chains=1, holdout=3)
+    assert (alone.kinds == topics.NONE).all()
+    assert np.isnan(alone.interval(0, words)).all()
+    assert np.isnan(alone.pace_interval).all()
+
+
+def autoregressions(key, shape, size):
+    """Return standard normal traces along the first axis, which are worth `size` samples."""
+    rng, number = np.random.default_rng(key), shape[0]
+    r = (number - size) / (number + size)
+    steps = rng.normal(size=shape) * np.sqrt(1 - r * r)
+    steps[0] = rng.normal(size=shape[1:])
+    return signal.lfilter([1.0], [1.0, -r], steps, axis=0)
+
+
+@pytest.mark.parametrize(("size", "apart", "expected"), [(300, 0, 600), (20, 0, 40), (300, 1, 10)])
+def test_parts_of_chains_tell_the_effective_samples(size, apart, expected):
+    # 100 words of 2 topics in 2 slices: the mean of the ratio F over words is within 15%.
+    trace = autoregressions(0, (300, 2, 2, 2, 100), size)
+    trace = trace + apart * np.random.default_rng(1).normal(size=(2, 2, 2, 100))
+    parts = [intervals.Parts(trace.shape[1:]) for _ in range(3)]
+    for i, sample in enumerate(trace):
+        parts[i // 100].add(sample)
+    whole = intervals.Parts(trace.shape[1:])
+    for part in parts:
+        whole.merge(part)
+    order = np.array([[0, 1], [1, 0]])
+    variance, effective = whole.analysed(order, np.ones((2, 2), bool))
+    within = np.stack([trace[:, c, order[c]].var(axis=0, ddof=1) for c in range(2)]).mean(axis=0)
+    np.testing.assert_allclose(variance, within, rtol=1e-4)
+    f = 600 / effective
+    exact = 600 / expected
+    assert exact * 0.8 < f.mean() < max(exact, 1.4) * 1.25
+    unshared = np.array([[True, True], [True, False]])
+    assert (whole.analysed(order, unshared)[1][1] <= 300).all()
+
+
+def test_intervals_hold_what_a_further_chain_draws(monkeypatch):
+    # 400 quantities whose chains differ as much as a chain varies. A further chain differs from the
+    # mean of two by a normal of variance 2.5, so its share in an interval has a deviation of about
+    # 0.09 / sqrt(400) and intervals that are not widened hold 79%.
+    rng = np.random.default_rng(2)
+    level = rng.normal(size=(3, 400))
+    trace = level + autoregressions(3, (500, 3, 400), 500)
+    shown = np.full(400, topics.OVER_CHAINS)
+    lower, upper = intervals.interval_of(trace[:, :2], shown)
+    further = trace[:, 2]
+    held = ((lower <= further) & (further <= upper)).mean()
+    assert 0.92 < held < 0.98
+    with monkeypatch.context() as planted:
+        planted.setattr(intervals, "_widening", lambda mean, variance: np.ones(mean.shape[-1]))
+        lower, upper = intervals.interval_of(trace[:, :2], shown)
+        assert ((lower <= further) & (further <= upper)).mean() < 0.85
+    # A chain that lacks a quantity: the other one is twice as far from a further chain.
+    lacking = np.where(np.arange(400) % 4 == 0, np.nan, trace[:, 1])
+    lower, upper = intervals.interval_of(np.stack([trace[:, 0], lacking], axis=1), shown)
+    held = ((lower <= further) & (further <= upper))[:, ::4].mean()
+    assert 0.9 < held < 0.99
+    shown[0] = topics.NONE
+    assert np.isnan(intervals.interval_of(trace[:, :2], shown)[:, 0]).all()
+    one = intervals.interval_of(trace[:, :1], shown)[:, 1]
+    np.testing.assert_allclose(one, np.quantile(trace[:, 0, 1], [0.025, 0.975]))
 
 
 def test_other_documents_take_the_topics_of_their_slice(fitted):
@@ -210,6 +277,22 @@ def test_one_slice_is_said_to_be_one():
     assert any("All documents are in one slice" in line for line in fit.warnings)
     fit = dtm.fit(CORPUS, times=YEARS, passes=10, **OPTIONS)
     assert any("topics do not change yet" in line for line in fit.warnings)
+    # Longer than the static passes, and not just than the run.
+    assert "passes=80" in fit.verdict[-1]
+    assert "static_passes=20" in fit.verdict[-1]
+
+
+def test_two_thirds_of_the_passes_are_static_by_default():
+    options = {"num_topics": 2, "times": YEARS, "seed": 1}
+    fit = dtm.fit(CORPUS, passes=24, **options)
+    assert fit.settings.static_passes == 16
+    assert "passes=24" in fit.again
+    assert "static_passes=16" in fit.again
+    assert "passes=96" in fit.verdict[-1]
+    assert "static_passes=16" in fit.verdict[-1]
+    data = slices.sliced(CORPUS, YEARS)
+    for given, expected in (({"passes": 5000}, 1000), ({"seconds": 9.0}, 150), ({}, 1000)):
+        assert dtm.resolve(data, **given).static_passes == expected
 
 
 @pytest.mark.slow

@@ -19,9 +19,16 @@ from simplex_jax._src.draws.keys import by_native_code, split
 from simplex_jax._src.evaluate import diagnostics, matching
 from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.evaluate.fits import Topics
-from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.models import goal
 from simplex_jax._src.models.dtm import model
+from simplex_jax._src.models.dtm.intervals import (
+    ENDS,
+    Parts,
+    deviations,
+    interval_of,
+    kinds_of,
+    word_ends,
+)
 from simplex_jax._src.models.dtm.options import Options, start_of
 from simplex_jax._src.models.dtm.slices import HeldOut, Sliced, Slices
 from simplex_jax._src.models.heldout import measured
@@ -35,7 +42,7 @@ from simplex_jax._src.models.topics.data import (
     size_of,
 )
 from simplex_jax._src.models.topics.fits import CountFit, Draw, Shares, results_of
-from simplex_jax._src.models.topics.report import INTERVAL, OVER_CHAINS
+from simplex_jax._src.models.topics.report import NONE
 from simplex_jax._src.runtime import gathering, session
 from simplex_jax._src.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax._src.runtime.hooks import Event
@@ -52,17 +59,19 @@ class Fit(CountFit):
     """Fitted topics that change from slice to slice; several chains are summarised together.
 
     Topics are numbered as in the first chain; those of the other chains are matched to them by
-    their means over the slices. Intervals hold 95% of the posterior; they are NaN where too few
-    effective samples were drawn for one. `pipeline.Fit` documents the attributes that all fits
-    have.
+    their means over the slices. Intervals are at 95%. Those of several chains are of what a further
+    chain would draw that finds the topic: wider than those of each chain by how far chains are
+    apart, on average over the topics. They are NaN for topics that not all chains have if these
+    have fewer than three in common, and of one chain with too few effective samples.
+    `pipeline.Fit` documents the attributes that all fits have.
 
     Attributes:
         slices: The T slices: their `names`, `times`, `groups` and numbers of `documents`.
         place: Slice of each document, int64 [D].
         topics_by_slice: Posterior mean of the topics of each slice, float32 [T, K, V].
-        topics_by_slice_sd: Their standard deviation, float32 [T, K, V].
-        topics_by_slice_range: Smallest and largest mean over the matched chains, float32
-            [2, T, K, V]; of one chain none, [2, T, K, 0].
+        topics_by_slice_sd: Their standard deviation in a further chain, float32 [T, K, V].
+        topics_by_slice_effective: Effective samples of these probabilities, by the means of three
+            parts of each chain, float32 [T, K, V].
         prevalence_by_slice: Posterior mean of the expected proportions of a document of each slice,
             float64 [T, K]; rows sum to 1.
         prevalence_by_slice_interval: Ends of their intervals, float64 [2, T, K].
@@ -111,7 +120,7 @@ class Fit(CountFit):
     place: np.ndarray
     topics_by_slice: np.ndarray
     topics_by_slice_sd: np.ndarray
-    topics_by_slice_range: np.ndarray
+    topics_by_slice_effective: np.ndarray
     prevalence_by_slice: np.ndarray
     prevalence_by_slice_interval: np.ndarray
     prevalence_by_slice_range: np.ndarray
@@ -145,22 +154,25 @@ class Fit(CountFit):
         )
 
     @property
-    def mixed(self) -> np.ndarray:
-        """Which topics of which slices have intervals, bool [T, K]."""
-        return _mixed(self.diagnostics, self.shared, self.effective)
+    def kinds(self) -> np.ndarray:
+        """What the ends of the prevalence by slice are, of `topics.report.KINDS`, [T, K].
+
+        They are those of an interval, by `diagnostics.ENOUGH` effective samples (`INTERVAL`), or
+        with fewer, as chains are apart (`OVER_CHAINS`); or there are none.
+        """
+        return kinds_of(self.effective >= diagnostics.ENOUGH, self.shared, self._samples)
 
     @property
-    def kinds(self) -> np.ndarray:
-        """What ends of topics of slices are, [T, K], as `topics.report.interval_kinds`.
+    def _samples(self) -> int:
+        """The number of samples of each chain."""
+        return self.num_samples // len(self.shared)
 
-        They are those of the interval, or for stable topics without one, of the range over chains.
-        """
-        shape = self.effective.shape
-        return np.select([self.mixed, np.broadcast_to(self.stable, shape)], [INTERVAL, OVER_CHAINS])
-
-    def prevalence_ends(self) -> np.ndarray:
-        """Return the ends of the prevalence by slice, [2, T, K], of the kinds `kinds`, or NaN."""
-        return _ends(self.kinds, self.prevalence_by_slice_interval, self.prevalence_by_slice_range)
+    def word_kinds(self, topic: int, words: Sequence[int] | np.ndarray) -> np.ndarray:
+        """What the ends of words in a topic are by slice, as `kinds`, [T, n]."""
+        # Three parts of one chain tell less than six of two.
+        enough = diagnostics.ENOUGH * (2 if len(self.shared) == 1 else 1)
+        known = self.topics_by_slice_effective[:, topic, words] >= enough
+        return kinds_of(known, self.shared, self._samples, topic)
 
     def to_record(self) -> Topics:
         """Return the mean topics over the slices in the form that `simplex_jax.evaluate` uses."""
@@ -178,15 +190,11 @@ class Fit(CountFit):
         return among[np.argsort(-spread, kind="stable")[:most]]
 
     def interval(self, topic: int, words: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return the ends of words in a topic by slice, [2, T, n], of the kinds `kinds`, or NaN."""
+        """Return the ends of words in a topic by slice, [2, T, n], NaN if there are none."""
         mean, sd = (
             array[:, topic, words] for array in (self.topics_by_slice, self.topics_by_slice_sd)
         )
-        ends = np.stack(beta_interval(np.clip(mean, 0, 1), sd))
-        over_chains = np.full_like(ends, np.nan)
-        if self.topics_by_slice_range.size:
-            over_chains = self.topics_by_slice_range[:, :, topic, words]
-        return _ends(self.kinds[:, topic, None], ends, over_chains)
+        return np.where(self.word_kinds(topic, words) == NONE, np.nan, word_ends(mean, sd))
 
     def transform(
         self, data: Any, *, times: Any = None, groups: Any = None, seed: int = 0
@@ -276,15 +284,13 @@ class Fit(CountFit):
         )
 
 
-def _ends(kinds: np.ndarray, interval: np.ndarray, over_chains: np.ndarray) -> np.ndarray:
-    return np.select([kinds == INTERVAL, kinds == OVER_CHAINS], [interval, over_chains], np.nan)
-
-
 def window_of(settings: Options) -> Window:
-    """Return the window of a run, which begins after its static passes."""
+    """Return the window of a run: that of a run without its static passes."""
+    static = settings.static_passes
     assert settings.sample_every is not None
-    assert settings.static_passes is not None  # both settled
-    return doubling(max(settings.sample_every, settings.static_passes))
+    assert static is not None  # both settled
+    moving = doubling(settings.sample_every)
+    return lambda updates: moving(updates - static)
 
 
 def _built(plan: Plan, layout: Any) -> tuple[Kernel, Stream]:
@@ -308,7 +314,8 @@ def memory(plan: Plan) -> dict[str, int]:
     """Return the bytes of memory that a fit needs, by name, as `lda.memory.estimate`.
 
     The state, of which there are two, has the topics of all slices and their counts; "summary" has
-    their moments in three parts of a run, and one sample. It allocates the tokens only.
+    their moments in three parts of a run, how far these are apart, and one sample. It allocates the
+    tokens only.
     """
     settings, train = plan.settings, plan.train
     layout = model.lay_out(train.corpus.counts, train.place, len(train.slices.names))
@@ -330,7 +337,7 @@ def memory(plan: Plan) -> dict[str, int]:
         "corpus": size(layout),
         "state": 2 * size(state),
         "update": analysis.temp_size_in_bytes,
-        "summary": (2 * PARTS + 1) * each,
+        "summary": (2 * PARTS + 2) * each,
     }
     kept = (settings.keep_samples or 0) * each
     return parts | {"samples": kept, "total": sum(parts.values())}
@@ -416,7 +423,8 @@ def _read(state: model.State, tokens: jax.Array, weights: jax.Array) -> dict[str
     }
 
 
-_MOMENTS = ("topics_by_slice", "topics", "alpha_by_slice", "alpha_of_topics")
+_PARTED = "topics_by_slice"
+_MOMENTS = (_PARTED, "topics", "alpha_by_slice", "alpha_of_topics")
 
 
 def _gather(
@@ -453,7 +461,8 @@ def _gather(
         return {"log_predictive": -np.log(measured(event, "perplexity", chains))} if heldout else {}
 
     def make() -> Gathered:
-        return Gathered({name: Moments(size) for name, size in sizes.items()}, traces)
+        moments = {name: Moments(size) for name, size in sizes.items() if name != _PARTED}
+        return Gathered({_PARTED: Parts(sizes[_PARTED]), **moments}, traces)
 
     return Posterior(sample, make, window, evaluated)
 
@@ -490,13 +499,11 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     means = moments["topics"].mean
     order, stability, shared = matching.align(list(means))
     topics, topics_sd = moments["topics"].pooled(order, shared)
-    by_slice, by_slice_sd = (
-        np.ascontiguousarray(np.swapaxes(array, 0, 1))
-        for array in moments["topics_by_slice"].pooled(order, shared)
-    )
-    of_chains = moments["topics_by_slice"].mean
-    several = of_chains if len(of_chains) > 1 else of_chains[..., :0]
-    ranges = matching.range_over(several, order)
+    words = moments[_PARTED]
+    assert isinstance(words, Parts)
+    by_slice = words.pooled(order, shared)[0]
+    variance, effective_words = words.analysed(order, shared)
+    widened = deviations(by_slice, words.mean, variance, order, shared)
     path_means = traces["prevalence_by_slice"].mean(axis=0)
     alpha_by_slice = moments["alpha_by_slice"].pooled(order, shared)[0].T
     alpha, alpha_sd = moments["alpha_of_topics"].pooled(order, shared)
@@ -511,18 +518,23 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         matched = _matched(traces.pop(name), order, shared)
         each = {f"{name} {k}": matched[:, shared[:, k], k].T for k in range(matched.shape[2])}
         named |= each
-        known = np.array([_known(trace) for trace in each.values()]) & shared.all(axis=0)
-        own[name] = np.nanmedian(matched, axis=(0, 1)), _interval(matched, known)
+        enough = np.array([_known(trace) for trace in each.values()])
+        kinds = kinds_of(enough, shared, gathered.samples)
+        own[name] = np.nanmedian(matched, axis=(0, 1)), np.exp(interval_of(np.log(matched), kinds))
+    # Of these there is one each, so how far chains are apart is known from many samples only.
     scalars = {name: traces[name] for name in ("prevalence_steadiness", "prevalence_pace")}
     ends = {
-        name: np.append(np.median(trace), _interval(trace[..., None], _known(trace.T)))
+        name: np.append(
+            np.median(trace),
+            np.quantile(trace, ENDS) if _known(trace.T) else [np.nan, np.nan],
+        )
         for name, trace in scalars.items()
     }
     del traces["prevalence_by_slice"]
     diagnosed = matching.diagnose(traces, order, shared) | diagnostics.summary(
         {name: trace for name, trace in named.items() if np.unique(trace).size > 1}
     )
-    mixed = _mixed(diagnosed, shared, effective)
+    kinds = kinds_of(effective >= diagnostics.ENOUGH, shared, gathered.samples)
     documents: Corpus = plan.data.corpus
     result = Fit(
         num_samples=gathered.samples * settings.chains,
@@ -533,11 +545,12 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         state=trained.state,
         slices=plan.data.slices,
         place=plan.data.place,
-        topics_by_slice=by_slice,
-        topics_by_slice_sd=by_slice_sd,
-        topics_by_slice_range=np.ascontiguousarray(np.swapaxes(ranges, 1, 2)),
+        topics_by_slice=np.ascontiguousarray(np.swapaxes(by_slice, 0, 1)),
+        topics_by_slice_sd=np.ascontiguousarray(np.swapaxes(widened, 0, 1)),
+        topics_by_slice_effective=np.ascontiguousarray(np.swapaxes(effective_words, 0, 1)),
         prevalence_by_slice=np.nanmean(path, axis=(0, 1)),
-        prevalence_by_slice_interval=_interval(path, mixed),
+        # Of square roots, whose deviations depend less on the level.
+        prevalence_by_slice_interval=np.clip(interval_of(np.sqrt(path), kinds), 0, 1) ** 2,
         prevalence_by_slice_range=np.swapaxes(
             matching.range_over(np.swapaxes(path_means, 1, 2), order), 1, 2
         ),
@@ -582,20 +595,9 @@ def _matched(trace: np.ndarray, order: np.ndarray, shared: np.ndarray) -> np.nda
     return np.where(shared[lead], np.take_along_axis(trace, order[lead], axis=-1), np.nan)
 
 
-def _mixed(diagnosed: Mapping[str, Any], shared: np.ndarray, effective: np.ndarray) -> np.ndarray:
-    """Return which topics of which slices have intervals, bool [T, K]."""
-    return ~diagnostics.rough(diagnosed, shared) & (effective >= diagnostics.ENOUGH)
-
-
 def _known(trace: np.ndarray) -> bool:
     """Return whether a trace [chains, S] has effective samples enough for an interval."""
     return diagnostics.effective_size(trace) >= diagnostics.ENOUGH
-
-
-def _interval(trace: np.ndarray, known: Any) -> np.ndarray:
-    """Return the central 95% over samples and chains of [S, C, ...], [2, ...]; NaN if unknown."""
-    ends = np.nanquantile(trace, [0.025, 0.975], axis=(0, 1))
-    return np.where(known, ends, np.nan)
 
 
 def _deviation(trace: np.ndarray) -> np.ndarray:

@@ -22,8 +22,9 @@ from simplex_jax._src.models.topics.options import SHARE_ERROR, TopicOptions, ch
 from simplex_jax._src.options import number, option, options
 from simplex_jax._src.runtime import session
 
-_PASSES, _SAMPLED, _EVALUATED = 500.0, 2, 10
-_STATIC, _STATIC_SHARE = 150, 0.3  # static passes by default: a number, or a share of fewer passes
+_PASSES, _SAMPLED, _EVALUATED = 1500.0, 2, 10
+# Static passes by default: a share of all, and the most; if time ends the run, a number.
+_STATIC_SHARE, _STATIC_MOST, _STATIC_TIMED = 2 / 3, 1000, 150
 _MEANS = {"alpha": model.ALPHA, "beta": model.BETA}
 
 
@@ -55,14 +56,14 @@ class Options(TopicOptions):
     )
     chains: int = override("chains", default=2)
     passes: float | None = override(
-        "passes", default=None, unset="500, unless steps or seconds are given"
+        "passes", default=None, unset="1500, unless steps or seconds are given"
     )
     static_passes: int | None = option(
         "Number of first passes, in which topics are the same in all slices, as in LDA: a start "
         "for the others, of which no sample is taken.",
         default=None,
         least=0,
-        unset="150, or three tenths of the passes if these are fewer",
+        unset="two thirds of the passes, at most 1000; 150 if seconds are given",
     )
     eval_every: int | None = override(
         "eval_every",
@@ -168,9 +169,9 @@ def resolve_options(data: Sliced, heldout: Any, options: Options) -> Options:
     )
     static = options.static_passes
     if static is None:
-        static = _STATIC
+        static = _STATIC_TIMED
         if length.steps is not None:  # one update is a pass
-            static = min(static, int(_STATIC_SHARE * length.steps))
+            static = min(_STATIC_MOST, int(_STATIC_SHARE * length.steps))
     priors: dict[str, Any] = {f"{name}_prior": prior_of(options, name) for name in _MEANS}
     return dataclasses.replace(
         options,

@@ -1,5 +1,6 @@
 """What people see of topics in slices: warnings, plots, tables and the report of a run."""
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,13 +19,14 @@ from simplex_jax._src.models.topics.checks import (
     perplexity_warnings,
     share_warnings,
 )
-from simplex_jax._src.models.topics.report import NONE, OVER_CHAINS, TITLES, common_rows
+from simplex_jax._src.models.topics.report import INTERVAL, NONE, OVER_CHAINS, common_rows
 from simplex_jax._src.report import display, page
 from simplex_jax._src.runtime import output
 from simplex_jax._src.runtime.saved import RunError
 
 _LEADING = 10  # words of a topic and slice in the table
 _SHOWN, _CURVES = 8, 6  # words of a slice in the report, and curves of a topic
+_TITLES = ("none", "95%", "95% over chains")  # how files name the kinds of ends
 _BAR = 3.0  # half the width of the bar of a group in a curve
 
 
@@ -56,16 +58,44 @@ def warn(fitted: Fit) -> list[str]:
 
 def judge(fitted: Fit, longer: str) -> list[str]:
     """Return the verdict, given the command or call of a longer run; see `Results.verdict`."""
-    mixed = fitted.mixed
-    sentences = [verdict.predictions(fitted, "perplexity")]
+    static = verdict.static_passes(fitted)
+    # Predictions are averaged over the passes in which topics change.
+    moving = [
+        record | {"step": record["step"] - static}
+        for record in fitted.metrics
+        if record["step"] > static
+    ]
+    changing = dataclasses.replace(fitted, metrics=moving) if moving else fitted
+    sentences = [verdict.predictions(changing, "perplexity")]
+    known = fitted.kinds == INTERVAL
     if len(fitted.topics) > 1:
-        sentences.append(
-            verdict.topics(fitted, np.any(mixed, axis=0), fitted.prevalence_range)
-            + f" {mixed.mean():.0%} of the topics of slices have intervals."
-        )
-    if verdict.SETTLED not in sentences[0] or not mixed.all():
+        sentences.append(verdict.topics(fitted, known.any(axis=0), fitted.prevalence_range))
+    sentences.append(_bands(fitted))
+    if verdict.SETTLED not in sentences[0] or not known.all():
         sentences += verdict.more_topics(fitted, longer)
     return sentences
+
+
+def _bands(fitted: Fit) -> str:
+    """Return a sentence on the leading words whose probabilities have intervals."""
+    kinds = np.concatenate(
+        [
+            np.take_along_axis(
+                fitted.word_kinds(topic, np.arange(len(fitted.vocabulary))),
+                fitted.leading_words(topic, _LEADING),
+                axis=1,
+            ).ravel()
+            for topic in range(len(fitted.topics))
+        ]
+    )
+    known, ranged = ((kinds == kind).mean() for kind in (INTERVAL, OVER_CHAINS))
+    sentence = f"{known + ranged:.0%} of the leading words of slices have 95% intervals"
+    if ranged:
+        sentence += (
+            f"; {ranged:.0%} have fewer than {diagnostics.ENOUGH} effective samples, and rest on "
+            "how far the chains are apart"
+        )
+    return f"{sentence}."
 
 
 def separating(first: np.ndarray, second: np.ndarray, most: int) -> np.ndarray:
@@ -75,9 +105,9 @@ def separating(first: np.ndarray, second: np.ndarray, most: int) -> np.ndarray:
 
 
 def _curve(
-    fitted: Fit, topic: int, some: np.ndarray, mean: np.ndarray, ends: np.ndarray
+    fitted: Fit, some: np.ndarray, mean: np.ndarray, ends: np.ndarray, kinds: np.ndarray
 ) -> dict[str, Any]:
-    """Return a line [n] with a band [2, n] as points of an SVG of 300 by 70 units."""
+    """Return a line [n] with a band [2, n] of some kinds as points of an SVG of 300 by 70 units."""
     slices = fitted.slices
     x = slices.times[some] if slices.timed else np.arange(len(some), dtype=float)
     x = 300 * (x - x[0]) / max(x[-1] - x[0], 1e-12) if len(some) > 1 else np.array([150.0])
@@ -87,7 +117,6 @@ def _curve(
         rows = zip(x, 70 - 68 * y / most, strict=True)
         return " ".join(f"{a:.1f},{b:.1f}" for a, b in rows)
 
-    kinds = fitted.kinds[some, topic]
     # A band for each run of slices whose ends are of one kind; a bar for each group.
     cuts = np.flatnonzero(np.diff(kinds)) + 1 if slices.timed else np.arange(1, len(some))
     bands = []
@@ -179,6 +208,7 @@ def _topic(fitted: Fit, row: dict[str, Any], most: int) -> dict[str, Any]:
     for name, some in slices.courses().items():
         words = fitted.changing_words(topic, some, _CURVES)
         ends = fitted.interval(topic, words)[:, some]
+        kinds = fitted.word_kinds(topic, words)[some]
         before: set[int] = set(leading[some[0]])
         lines = []
         for t in some:
@@ -199,19 +229,19 @@ def _topic(fitted: Fit, row: dict[str, Any], most: int) -> dict[str, Any]:
                 "name": name,
                 "prevalence": _curve(
                     fitted,
-                    topic,
                     some,
                     fitted.prevalence_by_slice[some, topic],
-                    fitted.prevalence_ends()[:, some, topic],
+                    fitted.prevalence_by_slice_interval[:, some, topic],
+                    fitted.kinds[some, topic],
                 ),
                 "words": [
                     {"word": fitted.vocabulary[word]}
                     | _curve(
                         fitted,
-                        topic,
                         some,
                         fitted.topics_by_slice[some, topic, word],
                         ends[:, :, i],
+                        kinds[:, i],
                     )
                     for i, word in enumerate(words)
                 ],
@@ -254,9 +284,9 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         ],
         "timed": slices.timed,
         "topics": [rows[k] for k in np.argsort(-fitted.prevalence, kind="stable")],
-        "withheld": int((fitted.kinds == NONE).sum()),
-        "ranged": int((fitted.kinds == OVER_CHAINS).sum()),
-        "cells": fitted.mixed.size,
+        "unstable": int((~fitted.stable).sum()),
+        "withheld": bool((fitted.kinds == NONE).all(axis=0).any()),
+        "several": settings.chains > 1,
         "charts": page.curves(fitted.metrics, "perplexity", "held-out perplexity"),
         "concentrations": {
             "steadiness of the prevalence": _estimate(
@@ -291,7 +321,8 @@ def write(fitted: Fit, place: Path) -> None:
     Besides those of all topic models, `topics_over_time.csv` has the probability of the words that
     are among the ten leading ones of a topic in any slice, in all slices, and
     `prevalence_over_time.csv` the expected share of each topic in a document of each slice, both
-    with the ends of their 95% intervals or of their range over the chains, as a column says.
+    with the ends of their intervals; a column says whether these have effective samples enough
+    ("95%") or rest on how far the chains are apart ("95% over chains").
     """
     tables.write(fitted, place, fitted.alpha)
     head, ends = ["topic", "slice", "time", "group"], ["mean", "lower", "upper", "interval"]
@@ -310,11 +341,10 @@ def _slice(slices: Slices, t: int) -> tuple[object, ...]:
 
 
 def _rows_of_words(fitted: Fit) -> Iterator[tuple[object, ...]]:
-    kinds = fitted.kinds
     for topic in range(fitted.settings.num_topics):
         words = np.unique(fitted.leading_words(topic, _LEADING))
         words = words[np.argsort(-fitted.topics[topic, words], kind="stable")]
-        ends = fitted.interval(topic, words)
+        ends, kinds = fitted.interval(topic, words), fitted.word_kinds(topic, words)
         for i, word in enumerate(words):
             for t in range(len(fitted.slices.names)):
                 numbers = (fitted.topics_by_slice[t, topic, word], *ends[:, t, i])
@@ -323,12 +353,12 @@ def _rows_of_words(fitted: Fit) -> Iterator[tuple[object, ...]]:
                     *_slice(fitted.slices, t),
                     fitted.vocabulary[word],
                     *(f"{x:.6g}" for x in numbers),
-                    TITLES[kinds[t, topic]],
+                    _TITLES[kinds[t, i]],
                 )
 
 
 def _rows_of_prevalence(fitted: Fit) -> Iterator[tuple[object, ...]]:
-    kinds, ends = fitted.kinds, fitted.prevalence_ends()
+    kinds, ends = fitted.kinds, fitted.prevalence_by_slice_interval
     for topic in range(fitted.settings.num_topics):
         for t in range(len(fitted.slices.names)):
             numbers = (
@@ -340,7 +370,7 @@ def _rows_of_prevalence(fitted: Fit) -> Iterator[tuple[object, ...]]:
                 *_slice(fitted.slices, t),
                 fitted.slices.documents[t],
                 *(f"{x:.6g}" for x in numbers),
-                TITLES[kinds[t, topic]],
+                _TITLES[kinds[t, topic]],
                 f"{fitted.effective[t, topic]:.0f}",
             )
 
@@ -415,7 +445,7 @@ FILES = Files(
         _BY_SLICE: {
             "topics_by_slice": Array("TKV", most=_PROBABILITY),
             "topics_by_slice_sd": Array("TKV", unknown=True),
-            "topics_by_slice_range": Array("ETKR"),
+            "topics_by_slice_effective": Array("TKV"),
         },
         _SLICES: {
             "prevalence_by_slice": Array("TK", most=_PROBABILITY),
