@@ -327,6 +327,30 @@ def test_many_rows_in_pieces(seed, getkey) -> None:
     np.testing.assert_array_equal(state[1], family.statistics(rows, state[0], 16))
 
 
+def test_rows_of_many_columns_in_small_pieces(seed, getkey, monkeypatch) -> None:
+    """Clusters of 1,000 rows in pieces of 256, and the sums are those of the labels."""
+    monkeypatch.setattr(split_merge, "_STATISTICS_AT_ONCE", 1)
+    truth = np.repeat([0, 1], 1000)
+    rng = np.random.default_rng(seed)
+    rows = jnp.asarray(rng.normal(size=(2000, 3)) + 6.0 * truth[:, None], jnp.float32)
+    family = families.gaussian(np.full(3, 3.0), np.eye(3))
+
+    @jax.jit
+    def move(key, labels, statistics, occupancy):
+        return split_merge.propose(key, family, rows, labels, statistics, occupancy, 1.0)
+
+    labels = jnp.full(2000, 2, jnp.int32)
+    state = labels, family.statistics(rows, labels, 16), jnp.zeros(16, jnp.int32).at[2].set(2000)
+    for _ in range(8):
+        state = move(getkey(), *state)[:3]
+    labels = np.asarray(state[0])
+    tables = np.array([np.bincount(truth[labels == k], minlength=2) for k in set(labels)])
+    assert tables.max(axis=1).sum() == 2000
+    np.testing.assert_array_equal(state[2], np.bincount(labels, minlength=16))
+    expected = family.statistics(rows, state[0], 16)
+    np.testing.assert_allclose(state[1].square, expected.square, rtol=1e-5, atol=1e-2)
+
+
 def test_a_split_without_room_asks_for_it(getkey) -> None:
     """Nothing is done until there is room, and then what would have been done with more of it."""
     family, rows = multinomial()

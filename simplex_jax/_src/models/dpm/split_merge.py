@@ -42,9 +42,12 @@ from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import draw_atoms
 from simplex_jax._src.models.dpm.state import BLOCK, where
+from simplex_jax._src.models.dpm.totals import add, no_loss
 
-# Number of rows processed together.
-_CHUNK = 4096
+# Number of rows processed together; fewer if their statistics are large, as those of a covariance
+# of many columns, because the clusters involved may be smaller.
+_CHUNK, _LEAST_CHUNK = 4096, 256
+_STATISTICS_AT_ONCE = 2**21
 # Partners of smaller weight are drawn by their sizes alone: a running sum in float32 resolves only
 # 2^-24, and the actual proposal probabilities have to match the computed ones.
 _LEAST = 2.0**-13
@@ -320,7 +323,16 @@ def _choose(
     If `drawn` is false, the choices are those of `present`.
     """
     n = members.ids.shape[0]
-    step = min(_CHUNK, n)
+    shapes = jax.eval_shape(
+        lambda: family.statistics(
+            family_rows.take(rows, members.ids[:1]), jnp.zeros(1, jnp.int32), 2
+        )
+    )
+    most = _CHUNK
+    if family_rows.width(rows) > 1:  # sums of sparse rows take time by their entries
+        size = sum(leaf.size for leaf in jax.tree.leaves(shapes)) // 2
+        most = min(_CHUNK, max(_LEAST_CHUNK, _STATISTICS_AT_ONCE // size))
+    step = min(most, n)
     ids = jnp.pad(members.ids, (0, -n % step), constant_values=n)
 
     def chunk(loop: tuple[jax.Array, _Groups]) -> tuple[jax.Array, _Groups]:
@@ -342,18 +354,16 @@ def _choose(
         added = family.statistics(some, side, 2)
         return first + step, _Groups(
             groups.sides.at[numbers].set(side, mode="drop"),
-            jax.tree.map(jnp.add, groups.statistics, added),
+            add(groups.statistics, added),
             groups.sizes.at[side].add(1, mode="drop"),
             log_q,
         )
 
-    shapes = jax.eval_shape(
-        lambda: family.statistics(family_rows.take(rows, ids[:1]), jnp.zeros(1, jnp.int32), 2)
-    )
     start = _Groups(
         jnp.full(n, 2, jnp.int32),
-        jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes),
+        no_loss(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)),
         jnp.zeros(2, jnp.int32),
         jnp.zeros((), log_shares.dtype),
     )
-    return lax.while_loop(lambda loop: loop[0] < members.size, chunk, (jnp.int32(0), start))[1]
+    loop = lax.while_loop(lambda loop: loop[0] < members.size, chunk, (jnp.int32(0), start))
+    return loop[1]._replace(statistics=jax.tree.map(jnp.add, *loop[1].statistics))
