@@ -207,7 +207,8 @@ def test_texts_without_columns_need_metadata(tmp_path):
 def test_samples_of_another_run_are_refused(place, tmp_path):
     shutil.copytree(place / "run", tmp_path / "run")
     (sample,) = (tmp_path / "run" / "samples").glob("*-00003.npz")
-    np.savez(sample, topics=np.ones((1, 2, 3)), alpha=np.ones((1, 2)))
+    arrays = {"alpha": np.ones((1, 2)), "prevalence": np.ones((1, 2))}
+    np.savez(sample, topics=np.ones((1, 2, 3)), **arrays)
     said = refused("--model", tmp_path / "run", "--by", "party", "--out", tmp_path / "e.csv")
     assert "sample-00003.npz: topics (1, 2, 3), not (2, 2, " in said
     sample.write_bytes(b"PK")

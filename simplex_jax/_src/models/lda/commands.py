@@ -140,8 +140,7 @@ def effects(
         raise click.UsageError("--id-column requires --metadata")
     with usage():
         question = Question(by=by, samples=model / directories.SAMPLES, **question_options)
-    fitted, reading = load(MODEL, model)
-    load_samples(fitted, question.samples)
+    fitted, reading = _with_samples(model, question.samples)
     place, documents = _documents(model, input, reading)
     _check_apart(written, place)
     columns = _columns(place, documents.names, by, metadata, id_column, reading)
@@ -165,6 +164,18 @@ def effects(
     say(f"{counted(estimates.documents, 'document')}, {draws} of their proportions")
     tell = console.speaker(quiet, results=True)
     tell(f"written to {out} and {picture}" + (f", and {report}" if report else ""))
+
+
+def _with_samples(model: Path, samples: Path) -> tuple[Fit, dict[str, Any]]:
+    """Return the fit of a run that kept samples, and the options with which its data were read."""
+    fitted, reading = load(MODEL, model)
+    if not reading:
+        raise ValueError(
+            f"{model}: this fit was saved in Python and does not say how to read its documents: "
+            "call lda.effects there, or its methods"
+        )
+    load_samples(fitted, samples)
+    return fitted, reading
 
 
 _PICTURES = (".svg", ".png", ".pdf")
@@ -240,8 +251,7 @@ def correlate(
     written = _checked_outputs(out, picture, report, overwrite)
     with usage():
         asked = DrawOptions(samples=model / directories.SAMPLES, **draw_options)
-    fitted, reading = load(MODEL, model)
-    load_samples(fitted, asked.samples)
+    fitted, reading = _with_samples(model, asked.samples)
     place, documents = _documents(model, input, reading)
     _check_apart(written, place)
     result = correlations.correlate(fitted, documents, asked, console.Stages(quiet))
@@ -263,11 +273,6 @@ def _documents(
     model: Path, input: Path | None, reading: dict[str, Any]
 ) -> tuple[Path | None, Corpus]:
     """Return the path of the documents of a run (None if embedded) and the documents."""
-    if not reading:
-        raise ValueError(
-            f"{model}: this fit was saved in Python and does not say how to read its documents: "
-            "call lda.effects there, or its methods"
-        )
     config = saved.load_config(model, MODEL.name)
     if not set(counts.FILE_OPTIONS) <= reading.keys():
         raise saved.RunError(
