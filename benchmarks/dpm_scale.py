@@ -128,7 +128,7 @@ def scikit(rows: Rows, covariance: str, args: argparse.Namespace) -> Result:
     kind = {"full": "full", "diagonal": "diag"}[covariance]
     most = -(-3 * args.clusters // 2)
     model = BayesianGaussianMixture(
-        most, covariance_type=kind, max_iter=args.passes, random_state=args.seed
+        n_components=most, covariance_type=kind, max_iter=args.passes, random_state=args.seed
     )
     began = time.perf_counter()
     labels = model.fit_predict(rows.train)
