@@ -174,7 +174,7 @@ def _simplex() -> list[_Claim]:
             "SCIR 3(a)",
             _WIKIPEDIA,
             "LDA below SGRLD",
-            "open",
+            "reproduced",
             "picture",
             _wikipedia("lda_wikipedia_published", "SCIR", "SGRLD"),
             "published, other documents",
