@@ -42,7 +42,7 @@ from simplex_jax._src.evaluate import matching
 from simplex_jax._src.evaluate.diagnostics import rough
 from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.models import lda
-from simplex_jax._src.models.lda.regression import (
+from simplex_jax._src.models.lda.draws import (
     ProportionDraws,
     draw_key,
     load_samples,

@@ -49,7 +49,7 @@ from scipy.special import gammaln
 from simplex_jax._src.corpus import device
 from simplex_jax._src.models import lda
 from simplex_jax._src.models.records import versions
-from simplex_jax._src.numpyro import GammaReference
+from simplex_jax._src.numpyro.reference import GammaReference
 from simplex_jax._src.runtime.driver import run
 
 CHAINS, DRAWS, THIN = 10, 1000, 5
