@@ -342,6 +342,15 @@ def test_perplexity_warnings(values, expected):
         assert expected in result[0]
 
 
+def test_a_chain_that_had_settled_before_need_not_fall():
+    """That of dtm begins as one of LDA, whose samples predict better than samples of its own."""
+    rising = [{"perplexity": 1000.0 + 10 * step} for step in range(20)]
+    assert "did not fall" in checks.perplexity_warnings(rising, exact=True)[0]
+    assert not checks.perplexity_warnings(rising, exact=True, settled=True)
+    lost = [*rising, {"perplexity": float("inf")}]
+    assert "overflowed" in checks.perplexity_warnings(lost, exact=True, settled=True)[0]
+
+
 def test_the_noise_of_few_heldout_tokens_is_no_reason_for_doubt():
     # A settled chain whose evaluations vary by 3% is warned of in 2.5% of runs, and was in 97%; of
     # 200 more than 14 are with a probability of 1.5e-4. A rise of 30% is always found, also as a

@@ -17,11 +17,14 @@ _MOST_SLOW = 0.01
 """Fraction of the documents whose proportions may exceed the error that the settings allow."""
 
 
-def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact: bool) -> list[str]:
+def perplexity_warnings(
+    metrics: Sequence[Mapping[str, float | None]], *, exact: bool, settled: bool = False
+) -> list[str]:
     """Return a sentence if the held-out perplexity overflowed, did not fall, rose, or still falls.
 
     Changes within the noise of the evaluations, which is large if few tokens are held out, do not
-    count. The sampler is `exact` if it has neither discretisation nor subsampling error.
+    count. The sampler is `exact` if it has neither discretisation nor subsampling error. It
+    need not fall if its chain had `settled` before, for another model.
     """
     values = [record.get("perplexity") for record in metrics]
     measured = np.array([value for value in values if value is not None], dtype=float)
@@ -32,6 +35,8 @@ def perplexity_warnings(metrics: Sequence[Mapping[str, float | None]], *, exact:
             "A held-out perplexity overflowed: the topics give some held-out words almost zero "
             "probability. Increase beta (--beta)."
         ]
+    if settled:
+        return []
     first, last, lowest = measured[0], measured[-1], measured.min()
     noise = heldout.noise(measured)
     if measured.size > 1 and last >= first + noise:
