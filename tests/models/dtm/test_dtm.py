@@ -299,7 +299,7 @@ def test_two_thirds_of_the_passes_are_static_by_default():
 def test_one_topic_has_a_share_of_one():
     fit = dtm.fit(CORPUS, 1, groups=YEARS, passes=60, static_passes=5, chains=1)
     np.testing.assert_allclose(fit.prevalence_by_slice, 1)
-    assert fit.mixed.all()
+    assert (fit.kinds == topics.INTERVAL).all()
     assert np.isfinite(fit.topics_by_slice).all()
 
 
