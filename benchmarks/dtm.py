@@ -59,7 +59,7 @@ PRESIDENTS = {
     "Bush the younger": 2001,
     "Obama": 2009,
 }
-VOCABULARY = 5000  # words of the larger corpora
+OPTIONS = corpus.TextOptions(max_vocabulary=5000)  # of the larger corpora
 
 
 class Case(NamedTuple):
@@ -99,7 +99,7 @@ def news20(data: Path) -> tuple[corpus.Corpus, dict[str, Any]]:
                 message = file.read().decode("latin-1")
                 texts.append(message.partition("\n\n")[2])
                 groups.append(member.name.split("/")[-2])
-    return corpus.from_texts(texts, max_vocabulary=VOCABULARY), {"groups": np.array(groups)}
+    return corpus.from_texts(texts, options=OPTIONS), {"groups": np.array(groups)}
 
 
 def nips(data: Path) -> tuple[corpus.Corpus, dict[str, Any]]:
@@ -110,7 +110,7 @@ def nips(data: Path) -> tuple[corpus.Corpus, dict[str, Any]]:
             if (file := archive.extractfile(member)) is not None:
                 texts.append(file.read().decode("latin-1"))
                 volumes.append(int(member.name.split("/")[-2].removeprefix("nips")))
-    return corpus.from_texts(texts, max_vocabulary=VOCABULARY), {"times": np.array(volumes, float)}
+    return corpus.from_texts(texts, options=OPTIONS), {"times": np.array(volumes, float)}
 
 
 def ap(data: Path) -> tuple[corpus.Corpus, dict[str, Any]]:
@@ -119,7 +119,7 @@ def ap(data: Path) -> tuple[corpus.Corpus, dict[str, Any]]:
     found = re.findall(r"<DOCNO> AP(\d\d)(\d\d)\d\d-\d+ </DOCNO>\s*<TEXT>(.*?)</TEXT>", whole, re.S)
     months = np.array([12.0 * int(year) + int(month) for year, month, _ in found])
     texts = [text for _, _, text in found]
-    return corpus.from_texts(texts, max_vocabulary=VOCABULARY), {"times": months}
+    return corpus.from_texts(texts, options=OPTIONS), {"times": months}
 
 
 def load(name: str, data: Path, seed: int) -> Case:
