@@ -149,8 +149,11 @@ def _evaluate(function: Callable[..., jax.Array], order: jax.Array, *values: jax
 
 def _checked(function: Callable[..., jax.Array], **named: ArrayLike) -> jax.Array:
     arrays = arguments.nonnegatives(**named)
-    arguments.common_shape(None, **dict(zip(named, arrays, strict=True)))
-    return _evaluate(function, *arguments.same_rank(*arrays))
+    shape = arguments.common_shape(None, **dict(zip(named, arrays, strict=True)))
+    # Without leading axes of length 1, calls share programs, which are long.
+    ones = next((axis for axis, size in enumerate(shape[:-1]) if size != 1), max(len(shape) - 1, 0))
+    arrays = [array.reshape(array.shape[ones:]) for array in arguments.same_rank(*arrays)]
+    return _evaluate(function, *arrays).reshape(shape)
 
 
 def ratio(order: ArrayLike, x: ArrayLike) -> jax.Array:
