@@ -35,7 +35,8 @@ FIT = """
 import sys
 import numpy as np
 from simplex_jax import dpm
-dpm.fit(np.loadtxt(sys.argv[1], delimiter=",", skiprows=1), passes=1)
+rows = np.loadtxt(sys.argv[1], delimiter=",", skiprows=1)
+dpm.fit(rows, dpm.families.gaussian_of(rows), passes=1)
 """
 
 
@@ -70,14 +71,15 @@ def both(name: str, place: Path) -> dict[str, Any]:
     for run in ("first", "second"):
         out = place / run
         if name == "dpm.fit":
-            row["command"] = "dpm.fit(rows, passes=1)"
+            row["command"] = "dpm.fit(rows, families.gaussian_of(rows), passes=1)"
             command = [sys.executable, "-c", FIT, str(place / "rows.csv")]
         else:
             options = COMMANDS[name].replace("ROWS", str(place / "rows.csv")).split()
             command = [sys.executable, "-m", "simplex_jax", *options]
             if "--help" not in options:
                 command += ["--out", str(out), "--quiet"]
-        row[run] = measure(command, out, place / "caches")
+        measured = measure(command, out, place / "caches")
+        row |= {f"{run}_{what}": value for what, value in measured.items()}
     return row
 
 

@@ -93,16 +93,16 @@ def test_defaults_are_those_of_the_code():
     assert DirichletProcessMixture().alpha == "learn"
 
 
-def test_names_of_the_first_columns_are_those_of_the_estimators():
-    for estimator, table in (
-        (LDA, LDA_TABLE),
-        (HierarchicalDirichletProcess, PROCESS_TABLE),
-        (DirichletProcessMixture, MIXTURE_TABLE),
+def test_names_of_the_first_columns_are_those_of_the_estimators_and_fits():
+    for estimator, fit, table in (
+        (LDA, simplex_jax.lda.Fit, LDA_TABLE),
+        (HierarchicalDirichletProcess, simplex_jax.hdp.Fit, PROCESS_TABLE),
+        (DirichletProcessMixture, simplex_jax.dpm.Fit, MIXTURE_TABLE),
     ):
         named = re.findall(r"`([a-z]\w*)(?:=[^`]*)?`", "\n".join(table))
         attributes = re.findall(r"^ {4}(\w+_): ", estimator.__doc__, flags=re.MULTILINE)
         options = re.findall(r'"(\w+)"', estimator.__doc__)
-        has = [*estimator().get_params(), *dir(estimator), *attributes, *options]
+        has = [*estimator().get_params(), *dir(estimator), *attributes, *options, *dir(fit)]
         assert set(named) <= set(has)
 
 

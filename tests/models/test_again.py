@@ -10,9 +10,9 @@ from support.cut_runs import look_after_every_step
 from support.fits import assert_same
 from support.marks import slow_but
 
+from simplex_jax import dpm, dtm, hdp, lda, sam
 from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import from_counts
-from simplex_jax._src.models import dpm, dtm, hdp, lda, sam
 from simplex_jax._src.runtime import driver
 from simplex_jax._src.runtime.hooks import Event, Hook
 
@@ -60,7 +60,7 @@ def test_a_run_that_a_clock_has_ended_is_repeated_by_its_length(model, monkeypat
     assert_same(longer, whole, "metrics")
     passes = {"passes": 14} if model == "lda" else {"passes": 42}
     assert longer.done == whole.done == passes
-    assert MODELS[model].load(whole.save(tmp_path / "run")).again == whole.again
+    assert MODELS[model].Fit.load(whole.save(tmp_path / "run")).again == whole.again
     assert whole.again in (tmp_path / "run" / "report.html").read_text().replace("&#39;", "'")
 
 

@@ -133,7 +133,7 @@ def test_fit_and_resolve_are_explicit(name):
     if hasattr(room, "resolve"):  # not where the options do not depend on the data
         functions.append((room.resolve, set(names)))
     for function, wanted in functions:
-        own = {"family", "kinds", "times", "groups", "slices", "predict"}
+        own = {"family", "kinds", "weights", "times", "groups", "slices", "predict"}
         parameters = list(inspect.signature(function).parameters.values())[1:]
         assert {parameter.name for parameter in parameters} - own == wanted
         assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

@@ -66,6 +66,7 @@ def test_topics_csv_names_what_its_ends_are(tmp_path):
     """Few effective samples: the range over chains of a topic in both, none of one in one only."""
     few = {f"prevalence {k}": {"rhat": 1.0, "ess": 12.0} for k in range(2)}
     two = {"shared": np.array([[True, True], [True, False]]), "order": np.array([[0, 1]] * 2)}
+    two["prevalence_draws"] = np.zeros((0, 2, 2))
     reach = MEAN * np.array([0.9, 1.1], np.float32)[:, None, None]
     fitted = dataclasses.replace(fit(), diagnostics=few, topics_range=reach, **two)
     fitted.save(tmp_path / "run")
