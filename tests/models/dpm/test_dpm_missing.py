@@ -293,6 +293,7 @@ def test_groups_of_a_table_may_lack_cells():
     assert fitted.num_clusters == 3
 
 
+@pytest.mark.slow
 def test_the_prior_of_rows_with_missing_cells_is_near_that_of_complete_ones():
     """The spread within clusters is found, not that of all rows, 10 times as large."""
     x, _ = clusters(np.random.default_rng(2), 400, share=0.0)
