@@ -238,7 +238,7 @@ def chain_notes(
         # Only of topics; concentrations and predictions keep their intervals.
         fate = ""
         if any(name.startswith(_SHARE) for name in few):
-            fate = ", so such topics are shown without"
+            fate = ", so such topics are shown without one"
             if len(in_chain) > 1:
                 fate += " (those in all chains with the range of their prevalence over the chains)"
         warnings.append(

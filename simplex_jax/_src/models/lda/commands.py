@@ -4,7 +4,7 @@ import dataclasses
 import io
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,23 @@ _BY = click.option(
 )
 
 
+def _outputs(table: Path, shown: str) -> tuple[Callable[[Any], Any], ...]:
+    """Return the options of a command that writes a table, its picture and a report."""
+    report = f"Also write a report of the run that shows {shown}."
+    return (
+        click.option(
+            "--out", type=options.PATH, default=table, show_default=True, help="Table, .csv."
+        ),
+        click.option(
+            "--plot", type=options.PATH, help="Picture, .svg, .png or .pdf.  [default: OUT.svg]"
+        ),
+        click.option("--report", type=options.PATH, help=report),
+        click.option(
+            "--overwrite", is_flag=True, help="Replace the files of --out, --plot and --report."
+        ),
+    )
+
+
 @click.command()
 @click.argument("input", required=False, type=options.PATH)
 @options.model_option
@@ -100,14 +117,7 @@ _BY = click.option(
     "or name]",
 )
 @options.compose(*declared_options(Question))
-@click.option("--out", type=options.PATH, default=Path("effects.csv"), show_default=True)
-@click.option("--plot", type=options.PATH, help="Picture, .svg, .png or .pdf.  [default: OUT.svg]")
-@click.option(
-    "--report",
-    type=options.PATH,
-    help="Also write a report of the run that shows the mean proportions.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace the files of --out, --plot and --report.")
+@options.compose(*_outputs(Path("effects.csv"), "the mean proportions"))
 @options.common_options
 @one_line_errors
 def effects(
@@ -217,14 +227,7 @@ def _drawn(figure: Any, picture: Path) -> bytes:
 @click.argument("input", required=False, type=options.PATH)
 @options.model_option
 @options.compose(*declared_options(DrawOptions))
-@click.option("--out", type=options.PATH, default=Path(CORRELATIONS), show_default=True)
-@click.option("--plot", type=options.PATH, help="Picture, .svg, .png or .pdf.  [default: OUT.svg]")
-@click.option(
-    "--report",
-    type=options.PATH,
-    help="Also write a report of the run that shows the correlations.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace the files of --out, --plot and --report.")
+@options.compose(*_outputs(Path(CORRELATIONS), "the correlations"))
 @options.common_options
 @one_line_errors
 def correlate(
