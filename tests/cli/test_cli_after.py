@@ -37,9 +37,9 @@ def test_a_run_ends_with_topics_verdict_and_the_next_commands(run):
     assert lines[2].startswith("The predictions have")
     assert lines[3].startswith("All 2 topics are stable: both chains found them")
     rest = [line.partition(":")[0] for line in lines[4:]]
-    assert rest[-6:-1] == ["report", "this again", "over time", "spreadsheet", "your names"]
-    assert rest[-1] == "merge, drop"
-    assert f"lda effects --model {place} --by year" in text
+    assert rest[-7:-3] == ["report", "this again", "over time", "by group"]
+    assert rest[-3:] == ["spreadsheet", "your names", "merge, drop"]
+    assert f"lda effects --model {place} --by year --every 2\n" in text
     summary = json.loads((place / "summary.json").read_text())
     assert lines[2 : 2 + len(summary["verdict"])] == summary["verdict"]
 
@@ -95,6 +95,20 @@ def test_bad_names_are_refused(run, tmp_path, text, message):
     result = invoke("lda", "report", run[0], "--topic-names", tmp_path / "names.tsv")
     assert result.exit_code == 1
     assert message in result.stderr
+
+
+def test_columns_of_dates_are_found_by_their_names(tmp_path):
+    lines = ["Nr;Speech date;Update;Text"]
+    for i in range(60):
+        words = ("river water stream boat " if i % 2 else "goal match team ball ") * 2
+        lines.append(f"{i};{'' if i == 3 else f'{1 + i % 28}.3.{1990 + i // 6}'};x;{words}")
+    (tmp_path / "texts.csv").write_text("\n".join(lines))
+    options = ["--topics", 2, "--min-df", 1, "--max-df", 1, "--passes", 30, "--quiet"]
+    result = invoke("lda", tmp_path / "texts.csv", *options, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    assert "<h2>By Speech date</h2>" in (tmp_path / "run" / "report.html").read_text()
+    terms = [row["term"] for row in lda.load(tmp_path / "run").effects if row["topic"] == 0]
+    assert terms[:2] == ["Speech date=1990", "Speech date=1991"]
 
 
 def test_shares_of_the_own_documents_are_a_table(run, tmp_path):
@@ -211,3 +225,7 @@ def test_topics_that_rise_and_fall_together(tmp_path):
     assert out.with_suffix(".svg").exists()
     assert "one instead of the other" in report.read_text()
     assert invoke("lda", "correlate", *arguments).exit_code == 1
+    result = invoke("lda", "correlate", *arguments[:4], "--overwrite", "--level", 0.5)
+    assert f"shown in {run / 'report.html'}" in result.stdout
+    assert lda.load(run).correlations[0]["upper"] < fitted.correlations[0]["upper"]
+    assert out.read_text() == (run / "topic_correlations.csv").read_text()

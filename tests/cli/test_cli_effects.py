@@ -90,6 +90,40 @@ def test_groups_of_a_column_of_the_corpus(place, tmp_path):
     assert out.with_suffix(".svg").read_text().startswith("<?xml")
 
 
+def test_tables_are_named_by_the_columns_and_the_run_shows_them_all(place, tmp_path, monkeypatch):
+    run = shutil.copytree(place / "run", tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    for asked in (["--by", "party"], ["--by", "year", "--by", "party"]):
+        told("--model", "run", *asked)
+    names = {"effects_party", "effects_year_party"}
+    assert {file.stem for file in tmp_path.glob("effects*.*")} == names
+    fitted, page = lda.load(run), (run / "report.html").read_text("utf-8")
+    terms = [row["term"] for row in fitted.effects if row["topic"] == 0 and row["kind"] == "mean"]
+    # What was asked last replaces what was known of its columns.
+    assert [terms[0], *terms[-2:], len(terms)] == ["year=1901", "party=D", "party=R", 41 + 2]
+    assert [page.count(f"<h2>By {column}</h2>") for column in ("year", "party")] == [1, 1]
+    trends = page[page.index("<h2>By party</h2>") :]
+    assert "<bdi>D</bdi>" in trends
+    # Nothing is written over, and a report elsewhere leaves the run alone.
+    assert "effects_party.csv exists" in refused("--model", "run", "--by", "party")
+    more = ["--by", "name", "--every", 3, "--out", "e.csv"]
+    assert "every applies only" in refused("--model", "run", *more)
+    before = (run / "summary.json").read_bytes()
+    told("--model", "run", "--by", "year", "--every", 40, "--out", "e.csv", "--report", "e.html")
+    assert (run / "summary.json").read_bytes() == before
+    assert "1880-1919" in (tmp_path / "e.html").read_text("utf-8")
+
+
+def test_names_of_files_of_columns_with_other_signs(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kinds = tmp_path / "kinds.csv"
+    rows_of = "\n".join(f"doc {i},{'ab'[i % 2]}" for i in range(80))
+    kinds.write_text("id,a / b: kind\n" + rows_of)
+    told("--model", place / "run", "--by", "a / b: kind", "--metadata", kinds, "--report", "r.html")
+    assert (tmp_path / "effects_a-b-kind.csv").exists()
+    assert "<h2>By a / b: kind</h2>" in (tmp_path / "r.html").read_text("utf-8")
+
+
 def test_numbers_from_another_file_in_another_order(place, tmp_path):
     lines = [line.split(",") for line in rows()]
     metadata = tmp_path / "years.jsonl"

@@ -23,7 +23,7 @@ from simplex_jax._src.corpus import (
 )
 from simplex_jax._src.corpus.corpus import printable
 from simplex_jax._src.corpus.files import as_path
-from simplex_jax._src.corpus.formats import registry
+from simplex_jax._src.corpus.formats import registry, tables
 from simplex_jax._src.corpus.reading import Kind
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.corpus.text import unmatched
@@ -174,6 +174,14 @@ def resolved(input: str | None, reading: dict[str, Any], kind: Kind = "counts") 
 def read_columns(path: Path, columns: Sequence[str], reading: dict[str, Any]) -> Metadata:
     """Read columns of a corpus file with the same options; see `corpus.read_columns`."""
     return corpora.read_columns(path, columns, **vars(_of_files(reading)))
+
+
+def list_columns(path: Path, reading: dict[str, Any]) -> list[str]:
+    """Return the names of the columns of a table of texts; none of other formats."""
+    kind = reading.get("format")
+    if kind not in (tables.CSV.name, tables.TSV.name):
+        return []
+    return tables.column_names(path, _of_files(reading), tabs=kind == tables.TSV.name)
 
 
 def convert(path: Path, directory: Path, reading: dict[str, Any]) -> Stored:

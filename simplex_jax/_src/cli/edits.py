@@ -13,6 +13,7 @@ from simplex_jax._src.cli.commands import load
 from simplex_jax._src.cli.console import one_line_errors
 from simplex_jax._src.models import files
 from simplex_jax._src.models.lda import MODEL, Fit, editing
+from simplex_jax._src.models.lda.regression import column_of
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime import saved
@@ -112,6 +113,11 @@ def edit_command(
         tell(outcome(result))
         left_out = f", {counted(len(result.dropped), 'topic')} left out" if result.dropped else ""
         tell(f"{counted(result.num_topics, 'topic')}{left_out}")
+        kept = set(map(column_of, result.effects))
+        for column in dict.fromkeys(map(column_of, fitted.effects)):
+            if column not in kept:
+                asked = f"--model {shlex.quote(shown[2])} --by {shlex.quote(column)}"
+                tell(f"{'by group:':12} simplex-jax lda effects {asked}")
         tell(f"{'report:':12} {options.shown(place / files.REPORT)}")
 
     return edit

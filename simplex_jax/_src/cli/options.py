@@ -168,7 +168,7 @@ def target(out: Path | None, input: Path, ending: str, overwrite: bool) -> Path:
             pass
     except OSError as error:
         raise type(error)(
-            f"{out} cannot be written ({error.strerror}): choose another --out"
+            f"{out} cannot be written ({error.strerror}): choose another file"
         ) from None
     return out
 

@@ -738,10 +738,7 @@ def _report_command(commands: Commands) -> click.Command:
         if topic_names is not None:
             names = topic_files.read_names(topic_names, len(fitted.topics))
             fitted = dataclasses.replace(fitted, topic_names=names)
-            lock.check(directory)
-            summary = saved.load_json(directory / files.SUMMARY)
-            output.write_json(directory / files.SUMMARY, summary | {"topic_names": names})
-            commands.model.files.write(fitted, directory)
+            files.amend(commands.model, fitted, directory, "topic_names")
         path = files.report(commands.model, fitted, target, top)
         console.speaker(quiet, results=True)(f"written to {path}")
 

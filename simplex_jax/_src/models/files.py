@@ -11,7 +11,7 @@ from simplex_jax._src.models.options import RunOptions, as_json, from_json
 from simplex_jax._src.models.records import Array, F, Model, O, Saved, versions
 from simplex_jax._src.report import page
 from simplex_jax._src.runtime import directory as directories
-from simplex_jax._src.runtime import gathering, output, sample_files, saved
+from simplex_jax._src.runtime import gathering, lock, output, sample_files, saved
 from simplex_jax._src.runtime.saved import RunError
 
 CONFIG, SUMMARY, METRICS, REPORT = "config.json", "summary.json", "metrics.jsonl", "report.html"
@@ -92,6 +92,14 @@ def write(model: Model[O, F], fitted: F, place: Path) -> None:
     }
     output.write_json(place / SUMMARY, summary | model.files.summary(fitted))
     report(model, fitted, place)
+
+
+def amend(model: Model[O, F], fitted: F, place: Path, entry: str) -> None:
+    """Write an entry of the summary of a finished run that has changed, and the tables with it."""
+    with lock.locked(place):
+        changed = {entry: model.files.summary(fitted)[entry]}
+        output.write_json(place / SUMMARY, saved.load_json(place / SUMMARY) | changed)
+        model.files.write(fitted, place)
 
 
 def finished(model: Model, place: Path) -> bool:

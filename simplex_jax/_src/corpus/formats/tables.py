@@ -197,6 +197,11 @@ def resolve(path: Path, reading: Reading, *, tabs: bool) -> Reading:
     return resolve_columns(titles, reading, path, line, remedy=_REMEDY)
 
 
+def column_names(path: Path, reading: Reading, *, tabs: bool) -> list[str]:
+    """Return the names of the columns."""
+    return _table(path, reading, tabs=tabs)[0]
+
+
 def describe_texts(path: Path, reading: Reading, *, tabs: bool) -> str:
     """Return from which columns texts and names come, and which others there are."""
     titles, _, _ = _table(path, reading, tabs=tabs)

@@ -3,7 +3,9 @@
 import dataclasses
 import io
 import json
+import re
 import shlex
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +24,7 @@ from simplex_jax._src.cli.options import declared_options
 from simplex_jax._src.corpus import Corpus, store, vocabulary
 from simplex_jax._src.corpus.files import STANDARD_INPUT
 from simplex_jax._src.corpus.store import Stored
-from simplex_jax._src.evaluate import matching
+from simplex_jax._src.evaluate import covariates, matching
 from simplex_jax._src.models import files
 from simplex_jax._src.models.lda import MODEL, Fit, correlations, feed, memory, regression, seeds
 from simplex_jax._src.models.lda.correlations import Pairs
@@ -84,13 +86,11 @@ _BY = click.option(
 )
 
 
-def _outputs(table: Path, shown: str) -> tuple[Callable[[Any], Any], ...]:
-    """Return the options of a command that writes a table, its picture and a report."""
-    report = f"Also write a report of the run that shows {shown}."
+def _outputs(table: str, shown: str) -> tuple[Callable[[Any], Any], ...]:
+    """Return the options of a command that writes a table, its picture and the report."""
+    report = f"Report that shows {shown}.  [default: the run's own, which keeps them]"
     return (
-        click.option(
-            "--out", type=options.PATH, default=table, show_default=True, help="Table, .csv."
-        ),
+        click.option("--out", type=options.PATH, help=f"Table, .csv.  [default: {table}]"),
         click.option(
             "--plot", type=options.PATH, help="Picture, .svg, .png or .pdf.  [default: OUT.svg]"
         ),
@@ -117,7 +117,7 @@ def _outputs(table: Path, shown: str) -> tuple[Callable[[Any], Any], ...]:
     "or name]",
 )
 @options.compose(*declared_options(Question))
-@options.compose(*_outputs(Path("effects.csv"), "the mean proportions"))
+@options.compose(*_outputs("effects_COLUMNS.csv", "the mean proportions"))
 @options.common_options
 @one_line_errors
 def effects(
@@ -126,7 +126,7 @@ def effects(
     by: tuple[str, ...],
     metadata: Path | None,
     id_column: str | None,
-    out: Path,
+    out: Path | None,
     plot: Path | None,
     report: Path | None,
     overwrite: bool,
@@ -139,13 +139,15 @@ def effects(
     dates get a line, a curve (--smooth) or groups (--every 10: decades). Each proportion is
     regressed on all columns together, over the draws of the topics that the run kept
     (--keep-samples) and draws of the proportions given these. OUT has topic, term, kind,
-    mean, sd and the interval.
+    mean, sd and the interval. The report of the run shows the mean proportions, also of other
+    columns for which this was called before.
 
     Columns come from the documents' own file, CSV, TSV, JSON lines or AnnData, or from --metadata;
     the embedded corpus has a column year. Give INPUT only if the documents of the run have moved.
     """
-    say, picture = console.speaker(quiet), plot or out.with_suffix(".svg")
-    written = _checked_outputs(out, picture, report, overwrite)
+    say, out = console.speaker(quiet), out or _named_by(by)
+    picture = plot or out.with_suffix(".svg")
+    written = _checked_outputs(out, picture, report, model, overwrite)
     if id_column is not None and metadata is None:
         raise click.UsageError("--id-column requires --metadata")
     with usage():
@@ -168,12 +170,30 @@ def effects(
     )
     with output.replacing(picture) as file:
         file.write(image)
-    if report is not None:
-        files.report(MODEL, dataclasses.replace(fitted, effects=list(estimates.rows())), report)
     draws = counted(estimates.draws, "draw")
     say(f"{counted(estimates.documents, 'document')}, {draws} of their proportions")
-    tell = console.speaker(quiet, results=True)
-    tell(f"written to {out} and {picture}" + (f", and {report}" if report else ""))
+    known = regression.joined(fitted.effects, list(estimates.rows()))
+    shown = _reported(dataclasses.replace(fitted, effects=known), "effects", model, report)
+    console.speaker(quiet, results=True)(f"written to {out} and {picture}, and shown in {shown}")
+
+
+def _named_by(columns: Sequence[str]) -> Path:
+    """Return the default name of the table of effects of some columns."""
+    safe = (re.sub(r"[^\w.-]+", "-", column)[:_LONGEST_NAME] for column in columns)
+    return Path("_".join(["effects", *safe]) + ".csv")
+
+
+_LONGEST_NAME = 40  # letters of a column in the name of a file
+
+
+def _reported(fitted: Fit, results: str, run: Path, report: Path | None) -> Path:
+    """Write the report of a run with more results, and return its path.
+
+    Unless it is written elsewhere, the run keeps the results.
+    """
+    if report is None:
+        files.amend(MODEL, fitted, run, results)
+    return files.report(MODEL, fitted, report or run)
 
 
 def _with_samples(model: Path, samples: Path) -> tuple[Fit, dict[str, Any]]:
@@ -192,12 +212,14 @@ _PICTURES = (".svg", ".png", ".pdf")
 
 
 def _checked_outputs(
-    out: Path, picture: Path, report: Path | None, overwrite: bool
+    out: Path, picture: Path, report: Path | None, run: Path, overwrite: bool
 ) -> tuple[Path, ...]:
     """Return the files that a command is to write, which can be written."""
     written = (out, picture, *([report] if report else []))
     for path in written:
         options.target(path, path, "", overwrite)
+    if report is None and run.is_dir():  # A run's own report may always be replaced.
+        options.target(run / files.REPORT, run, "", overwrite=True)
     if picture.suffix not in _PICTURES:
         raise click.UsageError(f"--plot {picture}: give a name in {', '.join(_PICTURES)}")
     if len({path.absolute() for path in written}) < len(written):
@@ -227,13 +249,13 @@ def _drawn(figure: Any, picture: Path) -> bytes:
 @click.argument("input", required=False, type=options.PATH)
 @options.model_option
 @options.compose(*declared_options(DrawOptions))
-@options.compose(*_outputs(Path(CORRELATIONS), "the correlations"))
+@options.compose(*_outputs(CORRELATIONS, "the correlations"))
 @options.common_options
 @one_line_errors
 def correlate(
     input: Path | None,
     model: Path,
-    out: Path,
+    out: Path | None,
     plot: Path | None,
     report: Path | None,
     overwrite: bool,
@@ -250,8 +272,9 @@ def correlate(
 
     Give INPUT only if the documents of the run have moved.
     """
-    say, picture = console.speaker(quiet), plot or out.with_suffix(".svg")
-    written = _checked_outputs(out, picture, report, overwrite)
+    say, out = console.speaker(quiet), out or Path(CORRELATIONS)
+    picture = plot or out.with_suffix(".svg")
+    written = _checked_outputs(out, picture, report, model, overwrite)
     with usage():
         asked = DrawOptions(samples=model / directories.SAMPLES, **draw_options)
     fitted, reading = _with_samples(model, asked.samples)
@@ -265,11 +288,10 @@ def correlate(
     write_correlations(out, fitted, records)
     with output.replacing(picture) as file:
         file.write(image)
-    if report is not None:
-        files.report(MODEL, dataclasses.replace(fitted, correlations=records), report)
     say(f"{counted(result.documents, 'document')}, {counted(result.draws, 'draw')}")
-    tell = console.speaker(quiet, results=True)
-    tell(f"written to {out} and {picture}" + (f", and {report}" if report else ""))
+    fitted = dataclasses.replace(fitted, correlations=records)
+    shown = _reported(fitted, "correlations", model, report)
+    console.speaker(quiet, results=True)(f"written to {out} and {picture}, and shown in {shown}")
 
 
 def _documents(
@@ -381,8 +403,13 @@ def _following(fitted: Fit, source: dict[str, Any], directory: str) -> dict[str,
     if fitted.settings.keep_samples and (input is None or suffixes & _WITH_COLUMNS):
         # Reading the columns is cheap beside the effects, if there are any.
         dated = _years(source) if fitted.effects or input is None else None
-        by = "COLUMN" if dated is None else dated[0]
-        commands["over time"] = f"simplex-jax lda effects --model {run} --by {by}"
+        effects = f"simplex-jax lda effects --model {run} --by"
+        if dated is not None:
+            column, years = dated
+            every = f" --every {_width(years)}" if np.ptp(years[np.isfinite(years)]) else ""
+            commands["over time"] = f"{effects} {shlex.quote(column)}{every}"
+        if input is not None:
+            commands["by group"] = f"{effects} COLUMN"
     commands["spreadsheet"] = f"simplex-jax lda transform --model {run} --out proportions.csv"
     commands["your names"] = f"simplex-jax lda report {run} --topic-names FILE"
     if not fitted.correlations and fitted.settings.keep_samples and fitted.num_topics > 2:
@@ -418,11 +445,14 @@ def _over_documents(fitted: Fit, documents: Any, source: dict[str, Any], samples
     pairs = Pairs(fitted) if possible else None
     watch = (lambda chain, shares: None) if pairs is None else pairs.add
     dated = _years(source)
-    if dated is not None and len(dated[1]) == len(documents.names) and len(set(dated[1])) > 1:
-        years = dated[1]
-        width = next(w for w in _WIDTHS if (max(years) - min(years)) / w <= _MOST_BINS)
-        question = Question(by="year", every=width, samples=samples)
-        estimates = regression.effects(fitted, documents, {"year": years}, question, watch=watch)
+    if (
+        dated is not None
+        and len(dated[1]) == len(documents.names)
+        and np.nanmin(dated[1]) < np.nanmax(dated[1])
+    ):
+        column, years = dated
+        question = Question(by=column, every=_width(years), samples=samples)
+        estimates = regression.effects(fitted, documents, {column: years}, question, watch=watch)
         fitted = dataclasses.replace(fitted, effects=list(estimates.rows()))
     elif pairs is not None and drawn <= _FEW_DRAWN:
         for chain, shares in shares_of(fitted, worded, DrawOptions(samples=samples)):
@@ -433,26 +463,42 @@ def _over_documents(fitted: Fit, documents: Any, source: dict[str, Any], samples
     return dataclasses.replace(fitted, correlations=found)
 
 
+def _width(years: np.ndarray) -> int:
+    """Return the width of groups of years of which there are not too many."""
+    return next(w for w in _WIDTHS if np.nanmax(years) - np.nanmin(years) <= w * _MOST_BINS)
+
+
 # Tokens of the documents in all draws, for half a minute on two cores; without years, for less.
 _MOST_DRAWN, _FEW_DRAWN = 4e7, 1e7
 _MOST_PAIRS = 4e9  # pairs of topics in documents, in all draws, for ten seconds
 _WIDTHS, _MOST_BINS = (1, 2, 5, 10, 20, 25, 50, 100, 250, 500, 1000, 10_000), 12  # years
 
 
-def _years(source: dict[str, Any]) -> tuple[str, list[int]] | None:
-    """Return the column of the years of a run's documents, and the years; None without."""
+def _years(source: dict[str, Any]) -> tuple[str, np.ndarray] | None:
+    """Return the column of the years or dates of a run's documents, and the years; None without.
+
+    A document without a year has NaN.
+    """
     if source["input"] is None:
-        return "year", corpora.embedded_years()
-    place = Path(source["input"])
-    if not set(place.suffixes) & _WITH_COLUMNS or source["reading"].get("stream"):
+        return "year", np.array(corpora.embedded_years(), float)
+    place, reading = Path(source["input"]), source["reading"]
+    if not set(place.suffixes) & _WITH_COLUMNS or reading.get("stream"):
         return None
-    for column in ("year", "date"):
-        with suppress(ValueError):
-            values = counts.read_columns(place, (column,), source["reading"]).columns[column]
-            return column, [int(str(value)[:4]) for value in values]
+    for column in counts.list_columns(place, reading) or ("year", "date"):
+        if _DATED.search(column) is None:
+            continue
+        # Only a convenience of the report: what cannot be read as years is left to `effects`.
+        with suppress(ValueError), warnings.catch_warnings(action="ignore"):
+            values = counts.read_columns(place, (column,), reading).columns[column]
+            found = covariates.column(column, values)
+            years = np.floor(found.values)
+            if found.kind != "group" and _LEAST_YEAR <= np.nanmax(years) <= _MOST_YEAR:
+                return column, years
     return None
 
 
+_DATED = re.compile(r"(?<![a-z])(years?|dates?)(?![a-z])", re.IGNORECASE)
+_LEAST_YEAR, _MOST_YEAR = 1000, 2500
 _WITH_COLUMNS = {".csv", ".tsv", ".jsonl", ".h5ad"}
 
 

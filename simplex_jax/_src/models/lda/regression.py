@@ -1,6 +1,6 @@
 """Regression of topic proportions on document covariates, over draws from their posterior."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -151,6 +151,17 @@ class Effects(NamedTuple):
 
 
 _NUMBERS = ("mean", "sd", "lower", "upper")
+
+
+def column_of(record: Mapping[str, Any]) -> str:
+    """Return the column of a record of `Effects.rows`."""
+    return record["term"].partition("=" if record["kind"] == "mean" else ": ")[0]
+
+
+def joined(known: Sequence[dict[str, Any]], more: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return records of effects with those of columns that are new or were estimated again."""
+    columns = {column_of(record) for record in more}
+    return [*(record for record in known if column_of(record) not in columns), *more]
 
 
 def effects(

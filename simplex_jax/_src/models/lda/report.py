@@ -5,7 +5,9 @@ The numbers of the interactive explorer are integers, to keep the page small: lo
 fit.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.models.lda.correlations import NUMBERS, placed
 from simplex_jax._src.models.lda.editing import Trained
 from simplex_jax._src.models.lda.fitting import Fit
+from simplex_jax._src.models.lda.regression import column_of
 from simplex_jax._src.models.records import Array, Files, Saved
 from simplex_jax._src.models.topics import tables
 from simplex_jax._src.models.topics.report import (
@@ -131,42 +134,71 @@ def _together(fitted: Fit, rows: Sequence[dict[str, Any]]) -> dict[str, Any] | N
 
 
 def _trends(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the mean shares by each covariate, as lines with bands on a common scale."""
+    """Return the mean proportions by each covariate: lines with bands, or bars of groups."""
     columns: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for record in fitted.effects:
         if record["kind"] == "mean":
-            column = record["term"].partition("=")[0]
-            columns.setdefault(column, {}).setdefault(record["topic"], []).append(record)
+            columns.setdefault(column_of(record), {}).setdefault(record["topic"], []).append(record)
     result = []
     for column, topics in columns.items():
-        labels = [record["term"].partition("=")[2] for record in next(iter(topics.values()))]
+        labels = [_label(record) for record in next(iter(topics.values()))]
         if len(labels) < 2:
             continue
-        most = max(record["upper"] for records in topics.values() for record in records)
-        x = np.linspace(0, _WIDTH, len(labels))
+        ordered = all(map(_ORDERED.fullmatch, labels))
         trends = []
-        for k in np.argsort(-fitted.prevalence, kind="stable"):
-            numbers = {
-                name: np.array([record[name] for record in topics[int(k)]])
-                for name in ("mean", "lower", "upper")
-            }
-            y = {name: _HEIGHT * (1 - array / most) for name, array in numbers.items()}
-            band = _points([*x, *x[::-1]], [*y["lower"], *y["upper"][::-1]])
-            trends.append(
-                {
-                    "number": int(k),
-                    "leading": rows[k]["leading"],
-                    "line": _points(x, y["mean"]),
-                    "band": None if rows[k]["stable"] is False else band,
-                    "first": float(numbers["mean"][0]),
-                    "last": float(numbers["mean"][-1]),
-                }
-            )
-        result.append({"name": column, "labels": labels, "most": most, "trends": trends})
+        for k in map(int, np.argsort(-fitted.prevalence, kind="stable")):
+            ends = {name: [record[name] for record in topics[k]] for name in _ENDS}
+            numbers = {name: np.array(values, float) for name, values in ends.items()}
+            sure = rows[k]["stable"] is not False
+            drawn = _line(labels, numbers, sure) if ordered else _groups(labels, numbers, sure)
+            trends.append({"number": k, "row": rows[k]} | drawn)
+        result.append({"name": column, "labels": labels, "ordered": ordered, "trends": trends})
     return result
 
 
+def _label(record: Mapping[str, Any]) -> str:
+    """Return the group of a record, or its number with at most six digits."""
+    label = record["term"].removeprefix(f"{column_of(record)}=")
+    with suppress(ValueError):
+        return f"{float(label):.6g}"
+    return label
+
+
+_ENDS = ("mean", "lower", "upper")
+_ORDERED = re.compile(r"-?\d[\d.e+-]*|\[\S+, \S+\)")
+"""Labels of numbers, dates and ranges of them, as `covariates` makes them."""
+
 _WIDTH, _HEIGHT = 200, 52  # of a drawing of `over_time.html`
+_MOST_GROUPS = 6
+
+
+def _line(labels: Sequence[str], numbers: Mapping[str, np.ndarray], sure: bool) -> dict[str, Any]:
+    """Return a line over ordered labels, and its band if the interval is sure."""
+    mean = numbers["mean"]
+    most = max(float(numbers["upper" if sure else "mean"].max()), 1e-12)
+    x = np.linspace(0, _WIDTH, len(labels))
+    y = {name: _HEIGHT * (1 - np.clip(array / most, 0, 1)) for name, array in numbers.items()}
+    shown = dict.fromkeys([0, int(mean.argmax()), len(labels) - 1])
+    return {
+        "line": _points(x, y["mean"]),
+        "band": _points([*x, *x[::-1]], [*y["lower"], *y["upper"][::-1]]) if sure else None,
+        "shown": [(labels[place], float(mean[place])) for place in shown],
+    }
+
+
+def _groups(labels: Sequence[str], numbers: Mapping[str, np.ndarray], sure: bool) -> dict[str, Any]:
+    """Return bars of the groups with the most of a topic, and what is left."""
+    mean = numbers["mean"]
+    order = np.argsort(-mean, kind="stable")
+    leading, rest = order[:_MOST_GROUPS], order[_MOST_GROUPS:]
+    ends = [numbers[name][leading] if sure else np.full(len(leading), np.nan) for name in _ENDS[1:]]
+    scale = max(float(np.nanmax([mean[leading], *ends])), 1e-12)
+    bars = page.bars(np.clip(mean[leading], 0, None), *(np.clip(x, 0, None) for x in ends), scale)
+    return {
+        "bars": [(labels[place], bar) for place, bar in zip(leading, bars, strict=True)],
+        "others": len(rest),
+        "at_most": float(mean[rest].max()) if rest.size else None,
+    }
 
 
 def _points(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> str:
