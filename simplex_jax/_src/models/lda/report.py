@@ -191,9 +191,12 @@ def _groups(labels: Sequence[str], numbers: Mapping[str, np.ndarray], sure: bool
     mean = numbers["mean"]
     order = np.argsort(-mean, kind="stable")
     leading, rest = order[:_MOST_GROUPS], order[_MOST_GROUPS:]
-    ends = [numbers[name][leading] if sure else np.full(len(leading), np.nan) for name in _ENDS[1:]]
-    scale = max(float(np.nanmax([mean[leading], *ends])), 1e-12)
-    bars = page.bars(np.clip(mean[leading], 0, None), *(np.clip(x, 0, None) for x in ends), scale)
+    lower, upper = (
+        np.clip(numbers[name][leading], 0, None) if sure else np.full(len(leading), np.nan)
+        for name in _ENDS[1:]
+    )
+    shown = np.clip(mean[leading], 0, None)
+    bars = page.bars(shown, lower, upper, max(float(np.nanmax([shown, upper])), 1e-12))
     return {
         "bars": [(labels[place], bar) for place, bar in zip(leading, bars, strict=True)],
         "others": len(rest),
