@@ -114,7 +114,6 @@ def full(data: PyTree) -> Stream:
 
 
 def _full(data: PyTree, key: jax.Array, step: jax.Array) -> Batch:
-    del key, step
     return data
 
 

@@ -287,7 +287,6 @@ class _Labelling:
 
 
 def _recall(memory: Memory, key: jax.Array) -> Memory:
-    del key
     return memory
 
 
@@ -315,18 +314,15 @@ def _memoised(
 
 
 def _all_data(batch: Batch) -> float:
-    del batch
     return 1.0
 
 
 def no_memory(key: jax.Array) -> tuple:
     """Return the memory of an estimator without one."""
-    del key
     return ()
 
 
 def _label_counts(key: jax.Array, position: Position, batch: Batch) -> Counts:
-    del key
     return jax.tree.map(_histogram, position, batch)
 
 
@@ -356,7 +352,6 @@ def _histogram(leaf: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def _row_counts(key: jax.Array, position: Position, batch: Batch) -> Counts:
-    del key
     return jax.tree.map(_sum_rows, position, batch)
 
 

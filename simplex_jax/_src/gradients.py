@@ -70,7 +70,6 @@ def _posterior(
     position: Position,
     batch: Batch,
 ) -> tuple[Position, PyTree]:
-    del key
     scale = size / length(batch, "batch")
     prior = gradient_of("log_prior", log_prior)(position)
     likelihood = gradient_of("log_likelihood", log_likelihood)(position, batch)
@@ -99,14 +98,12 @@ def density(log_density: LogDensity, *, needs_batch: bool = False) -> Estimator:
 def _density(
     log_density: LogDensity, key: jax.Array, memory: PyTree, position: Position, batch: Batch
 ) -> tuple[Position, PyTree]:
-    del key, batch
     return gradient_of("log_density", log_density)(position), memory
 
 
 def _density_of_batch(
     log_density: LogDensity, key: jax.Array, memory: PyTree, position: Position, batch: Batch
 ) -> tuple[Position, PyTree]:
-    del key
     return gradient_of("log_density", log_density)(position, batch), memory
 
 
@@ -249,7 +246,6 @@ def counts_of(log_likelihood: LogLikelihood) -> CountsOf:
 def _counts_of(
     log_likelihood: LogLikelihood, key: jax.Array, position: Position, batch: Batch
 ) -> Position:
-    del key
     return gradient_of("log_likelihood", log_likelihood)(position, batch)
 
 
@@ -423,7 +419,6 @@ class _ControlVariate:
 def _control_variate(
     variate: _ControlVariate, key: jax.Array, memory: PyTree, position: Position, batch: Batch
 ) -> tuple[Position, PyTree]:
-    del key
     posterior, size, reference = variate.posterior, variate.size, variate.reference
     return posterior.difference(size, reference, position, batch), memory
 
@@ -591,14 +586,12 @@ class _Running:
 
 
 def _init_running(variate: _Running, reference: Position, key: jax.Array) -> Reference:
-    del key
     return Reference(reference, variate.gradient(reference))
 
 
 def _running(
     variate: _Running, key: jax.Array, memory: Reference, position: Position, batch: Visit
 ) -> tuple[Position, Reference]:
-    del key
     if not isinstance(batch, Visit):
         raise ValueError("batch must be batches.Visit: make the stream with batches.visits")
 

@@ -122,5 +122,4 @@ def refused(parameter: jax.Array) -> jax.Array:
 
 @refused.defjvp
 def _refuse(primals: tuple, tangents: tuple) -> tuple:
-    del primals, tangents
     raise ValueError(_REFUSED)

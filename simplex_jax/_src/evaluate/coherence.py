@@ -152,7 +152,6 @@ def _npmi_table(joint: np.ndarray, documents: int) -> np.ndarray:
 
 
 def _u_mass(joint: np.ndarray, documents: int) -> float:
-    del documents
     first, second = np.triu_indices(len(joint), 1)
     return float(np.log((joint[first, second] + 1) / joint[first, first]).mean())
 

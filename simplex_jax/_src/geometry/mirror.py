@@ -435,7 +435,6 @@ def _inverse_gradient(h: Potential, y: jax.Array, near: jax.Array) -> jax.Array:
     """Return the x with grad h(x) = y; its derivatives in y are those of the exact inverse."""
 
     def solve(residual: Callable, start: jax.Array) -> jax.Array:
-        del residual
         return _newton(h, y, start)
 
     def tangent_solve(product: Callable, b: jax.Array) -> jax.Array:

@@ -244,11 +244,9 @@ def kernel(
         return group.build(log_density=log_density)
 
     def init(key: jax.Array) -> Any:
-        del key
         return jax.tree.map(jnp.zeros_like, position) if remembers else ()
 
     def estimate(key: jax.Array, memory: Any, position: Values, batch: Any) -> tuple[Values, Any]:
-        del key, batch
         if group.chart.is_native:
             counts = density.evaluate(target, position, fixed).counts
             result = {

@@ -217,7 +217,6 @@ class LogRatioTransform(ParameterFreeTransform):
 
 @biject_to.register(LogSimplex)
 def _to_log_simplex(constraint: LogSimplex) -> LogRatioTransform:
-    del constraint
     return LogRatioTransform()
 
 

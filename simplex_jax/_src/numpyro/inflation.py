@@ -427,7 +427,6 @@ def _langevin(step: Step, name: str) -> jax.Array:
 
 
 def _half(step: Step, name: str) -> float:
-    del step, name
     return 0.5
 
 

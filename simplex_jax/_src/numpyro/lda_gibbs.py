@@ -381,7 +381,6 @@ class LDAGibbs(MCMCKernel):
 
         Raises a ValueError if this block cannot draw the labels of the model; see the class.
         """
-        del num_warmup, init_params
         if not is_prng_key(rng_key):
             raise ValueError(
                 "LDAGibbs takes a single key: for several chains use chain_method='sequential', "

@@ -549,7 +549,6 @@ def _minibatch_step_size(site: Site, state: State) -> jax.Array:
 
 
 def _estimate_gamma(name: str, y: Values, total: Total, evaluate: Evaluate) -> _Estimate:
-    del total
     gamma, here = tuning.gamma_conditional(name, y, evaluate)
     return _Estimate(gamma, here.parameters[name], jnp.zeros(()))
 

@@ -43,13 +43,11 @@ Grow: TypeAlias = Callable[[State], State | None]
 
 def position_of(state: State, info: Info) -> Position:
     """Return the position."""
-    del info
     return state.position
 
 
 def nothing(state: State, info: Info) -> tuple:
     """Return nothing: the `collect` of runs that need only the last state."""
-    del state, info
     return ()
 
 

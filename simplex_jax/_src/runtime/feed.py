@@ -97,5 +97,4 @@ class Reader:
 
 
 def _stacked(batches: Batch, start: int, key: jax.Array, step: jax.Array) -> Batch:
-    del key
     return jax.tree.map(lambda leaf: leaf[step - start], batches)

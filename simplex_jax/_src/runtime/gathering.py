@@ -227,7 +227,6 @@ class Kept(Hook):
 
     def finish(self, event: Event) -> None:
         """Remove the samples that do not count."""
-        del event
         for number in self._old():
             del self._held[number]
             if self._folder is not None:

@@ -264,7 +264,6 @@ class MetricsLog(Hook):
 
     def finish(self, event: Event) -> None:
         """Create an empty file if the run ended before its first evaluation."""
-        del event
         self._path.touch()
 
     def _keep_before(self, step: int) -> None:

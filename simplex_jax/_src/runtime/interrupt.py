@@ -57,7 +57,6 @@ class Interrupt(Hook):
 
     def __call__(self, event: Event) -> bool:
         """Return whether a signal has arrived."""
-        del event
         return self.signal is not None
 
     def pulse(self, event: Event) -> bool:
@@ -65,7 +64,6 @@ class Interrupt(Hook):
         return self(event)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        del frame
         if self.signal is not None:
             self.close()
             signal.raise_signal(number)

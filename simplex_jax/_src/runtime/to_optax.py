@@ -95,7 +95,6 @@ def to_optax(build: Callable[..., Kernel], key: jax.Array, size: float = 1, **op
     def update(
         updates: PyTree, state: OptaxState, params: PyTree | None = None, **extra: Any
     ) -> tuple[PyTree, OptaxState]:
-        del extra
         if params is None:
             raise ValueError("to_optax samples the parameters: call update(updates, state, params)")
         key_update, key_next = jax.random.split(state.key)
@@ -111,7 +110,6 @@ def _counts_or_gradient(
     size: float, key: jax.Array, memory: PyTree, position: Position, batch: Position
 ) -> tuple[Position, PyTree]:
     """Return minus N times the gradient of the loss, which is the batch."""
-    del key, position
     return jax.tree.map(lambda g: -jnp.asarray(size, g.dtype) * g, batch), memory
 
 

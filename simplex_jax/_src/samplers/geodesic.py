@@ -149,7 +149,6 @@ def damp(manifold: Manifold, x: Position, v: Position, friction: PyTree, t: jax.
         return jax.tree.map(jnp.add, total, term), term
 
     def part(i: jax.Array, vector: Position) -> Position:
-        del i
         return lax.fori_loop(1, terms + 1, add, (vector, vector))[0]
 
     return lax.fori_loop(0, parts.astype(jnp.int32), part, v)

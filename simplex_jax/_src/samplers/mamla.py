@@ -39,7 +39,6 @@ def init(
         ValueError: The position is not where the mirror map's h is finite and strictly convex, or
             the log density or its gradient is not finite there.
     """
-    del key
     position, dual = mirrors.start(mirror, position)
     gradients.start(gradients.density(log_density, needs_batch=needs_batch), position)
     return State(position, jnp.zeros((), jnp.int32), dual)

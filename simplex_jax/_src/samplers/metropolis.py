@@ -34,7 +34,6 @@ def init(
     Raises:
         ValueError: The position, or the log density or its gradient there, is not finite.
     """
-    del key
     estimator = gradients.density(log_density, needs_batch=needs_batch)
     return State(gradients.start(estimator, position), jnp.zeros((), jnp.int32))
 

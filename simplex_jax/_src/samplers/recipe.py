@@ -200,15 +200,12 @@ def build(
 
 
 def _no_energy(z: Variables) -> jax.Array:
-    del z
     return jnp.zeros(())
 
 
 def _nothing(key: jax.Array, position: Position) -> Variables:
-    del key, position
     return ()
 
 
 def _zero(z: Variables, v: Variables) -> Variables:
-    del z
     return jax.tree.map(jnp.zeros_like, v)

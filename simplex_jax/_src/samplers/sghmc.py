@@ -81,7 +81,6 @@ def _diffusion(friction: ArrayLike, mass: PyTree, z: Variables, v: Variables) ->
 
 
 def _curl(z: Variables, v: Variables) -> Variables:
-    del z
     position, momentum = v
     return jax.tree.map(jnp.negative, momentum), position
 

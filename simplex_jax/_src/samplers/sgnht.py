@@ -69,7 +69,6 @@ def update(
 
 
 def _diffusion(friction: ArrayLike, z: Variables, v: Variables) -> Variables:
-    del z
     position, momentum, xi = v
     damped = jax.tree.map(lambda r: friction * r, momentum)
     return jax.tree.map(jnp.zeros_like, position), damped, jnp.zeros_like(xi)

@@ -23,7 +23,6 @@ def euclidean() -> Manifold:
 
 
 def _project(x: jax.Array, v: jax.Array) -> jax.Array:
-    del x
     return v
 
 

@@ -49,7 +49,6 @@ def simplex_flat(max_reflections: int | None = None) -> Manifold:
 
 
 def _project(x: jax.Array, v: jax.Array) -> jax.Array:
-    del x
     return v - jnp.mean(v, axis=-1, keepdims=True)
 
 

@@ -89,7 +89,6 @@ def _exponential(matrix: jax.Array) -> jax.Array:
         return eye + part @ series / (terms - i)
 
     def square(i: jax.Array, power: jax.Array) -> jax.Array:
-        del i
         return power @ power
 
     series = lax.fori_loop(0, terms, horner, eye)

@@ -280,7 +280,6 @@ def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, 
 def _transform(
     fitted: Fit, other: Other, out: Path, seed: int, every: bool, progress: Progress
 ) -> list[Path]:
-    del seed
     assigned = assign(fitted.clusters.samples, fitted.family, other.data)
     tables.write_rows(out, other.names, assigned.proportions)
     if not every:

@@ -376,7 +376,6 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
 
     Partitions stay in memory, because the clusters are computed from them.
     """
-    del folder
     settings: Options = plan.settings
     rows, (family, _) = plan.train.rows, _law(plan.train, settings)
     heldout = plan.heldout
@@ -564,13 +563,11 @@ def describe(plan: Plan) -> dict[str, Any]:
 
 def infer(fitted: Fit, rows: Any, *, seed: int = 0) -> np.ndarray:
     """Return cluster probabilities of new rows, float32 [n, C]; deterministic."""
-    del seed
     return _assign(fitted, rows).proportions
 
 
 def score(fitted: Fit, rows: Any, *, seed: int = 0) -> float:
     """Return the mean log predictive density of new rows, see `Fit.score`; deterministic."""
-    del seed
     return float(_assign(fitted, rows).log_predictive.mean())
 
 

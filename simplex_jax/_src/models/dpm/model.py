@@ -683,7 +683,6 @@ def occupied(state: State) -> jax.Array:
 
 def labels_of(state: State, info: Info) -> jax.Array:
     """Return the labels of all rows; for use as `collect` of `run`."""
-    del info
     return state.labels
 
 

@@ -314,7 +314,6 @@ class Words(NamedTuple):
 
     def in_units(self, flat: np.ndarray, *, deviations: bool = False) -> np.ndarray:
         """Return profiles [..., V], or their standard deviations, in float64."""
-        del deviations
         return np.asarray(flat, np.float64)
 
     def digest(self, data: sp.csr_array) -> str:

@@ -140,7 +140,6 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
 
     Samples stay in memory, because the topics are computed from them.
     """
-    del folder
     settings: Options = plan.settings
     size = data.size_of(plan.train)
     key_init, key_run, key_evaluate = split(jax.random.key(settings.seed), 3)

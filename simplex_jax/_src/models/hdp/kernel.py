@@ -219,7 +219,6 @@ def _start(name: str, value: float | Prior) -> jax.Array:
 
 
 def _all(corpus: DeviceCorpus, key: jax.Array, step: jax.Array) -> DeviceCorpus:
-    del key, step
     return corpus
 
 

@@ -84,7 +84,6 @@ def _read(
 
 
 def _same(stream: Stream, key: jax.Array, first_step: int) -> Stream:
-    del key, first_step
     return stream
 
 

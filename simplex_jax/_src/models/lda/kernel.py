@@ -270,7 +270,6 @@ def source_of(corpus: DeviceCorpus | Pages, config: Config, shard: Shard | None 
 
 
 def _init_memory(source: Source, key: jax.Array) -> Memory:
-    del key
     topics, words = source.config.shape
     labels = engine.no_labels(source.room, topics)
     if source.shard is not None and source.shard.topics is not None:
@@ -394,7 +393,6 @@ def _expected_counts(
 
 
 def _init_tally(source: Source, key: jax.Array) -> Tally:
-    del key
     zero = jnp.zeros(source.config.shape[0])
     return Tally(
         zero,

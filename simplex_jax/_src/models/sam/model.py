@@ -149,7 +149,6 @@ def _estimate(
     topics: jax.Array,
     batch: Minibatch,
 ) -> tuple[jax.Array, tuple]:
-    del key
     return joint.gradient(documents, topics, batch, hyper), memory
 
 

@@ -139,7 +139,6 @@ class Arguments(Options, Session):
 
 def resolve_options(data: Data, heldout: Data | None, options: Options) -> Options:
     """Return options with all defaults filled in, or raise a ValueError."""
-    del heldout
     table = data.vectors.values
     documents, words = table.shape
     if options.num_topics > words:

@@ -451,7 +451,6 @@ def build(
 
 
 def _init(model: _Model, key: jax.Array, position: jax.Array) -> State:
-    del key
     position = arguments.as_float("position", position)
     if position.shape != model.shape:
         raise ValueError(f"position must be topics of shape {model.shape}; it has {position.shape}")
@@ -472,7 +471,6 @@ def _normalise(x: jax.Array) -> jax.Array:
 
 def _update(model: _Model, key: jax.Array, state: State, ids: jax.Array) -> tuple[State, Info]:
     """Find the weights of the batch, then its topics, and move towards these."""
-    del key
     old, xi, size = state.position, state.concentration, state.weights.shape[0]
     hyper = jax.tree.map(lambda leaf: leaf.astype(old.dtype), model.hyper)
     rho = schedules.evaluate(model.step_size, state.step).astype(old.dtype)

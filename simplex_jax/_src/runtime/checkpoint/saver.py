@@ -76,7 +76,6 @@ class Saver(Hook):
 
     def __call__(self, event: Event) -> None:
         """Note the end of a chunk; `pulse` saves after all hooks have been called."""
-        del event
         self._chunk_ended = True
 
     def pulse(self, event: Event) -> None:

@@ -159,7 +159,6 @@ def _draw(prior: Tables, key: jax.Array, statistics: Tables) -> Tables:
 
 
 def _simulate(key: jax.Array, atoms: Tables, lengths: Any, *, layout: _Layout) -> jax.Array:
-    del lengths
     keys = jax.random.split(key, len(atoms))
     drawn = [jax.random.categorical(k, table) for k, table in zip(keys, atoms, strict=True)]
     return jnp.concatenate(drawn, axis=1)[:, np.argsort(layout.order)].astype(jnp.int32)

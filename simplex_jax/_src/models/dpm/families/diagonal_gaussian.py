@@ -171,7 +171,6 @@ def _draw(prior: _Prior, key: jax.Array, statistics: ColumnMoments) -> DiagonalN
 
 
 def _simulate(key: jax.Array, atoms: DiagonalNormals, lengths: Any) -> jax.Array:
-    del lengths
     return atoms.mean + atoms.sd * jax.random.normal(key, atoms.sd.shape, atoms.sd.dtype)
 
 
@@ -179,7 +178,6 @@ def _profile(
     prior: _Prior, statistics: ColumnMoments, atoms: DiagonalNormals
 ) -> tuple[DiagonalNormals, DiagonalNormals]:
     """Return means and variances of mean and sd; infinite if they do not exist."""
-    del atoms
     after = _posterior(prior, statistics)
     half = jnp.asarray(0.5, after.scale.dtype)
     few = after.freedom <= 2

@@ -288,7 +288,6 @@ def _draw(prior: _Prior, key: jax.Array, statistics: Moments) -> Normals:
 
 
 def _simulate(key: jax.Array, atoms: Normals, lengths: Any) -> jax.Array:
-    del lengths
     noise = np.asarray(jax.random.normal(key, atoms.mean.shape), np.float64)
     off = np.linalg.solve(np.asarray(atoms.root, np.float64), noise[..., None])[..., 0]
     return atoms.mean + jnp.asarray(off, atoms.mean.dtype)

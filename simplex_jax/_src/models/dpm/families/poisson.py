@@ -94,13 +94,11 @@ def _draw(prior: _Prior, key: jax.Array, statistics: Counted) -> jax.Array:
 
 
 def _simulate(key: jax.Array, atoms: jax.Array, lengths: Any) -> jax.Array:
-    del lengths
     return jax.random.poisson(key, jnp.exp(atoms))
 
 
 def _profile(prior: _Prior, statistics: Counted, atoms: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return means and variances of the rates."""
-    del atoms
     rate = prior.rate + statistics.number
     mean = (prior.shape + statistics.total) / rate
     return mean, mean / rate

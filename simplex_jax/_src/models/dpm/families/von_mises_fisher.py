@@ -126,7 +126,6 @@ def von_mises_fisher(
 
 
 def _simulate(key: jax.Array, atoms: Directions, lengths: Any) -> jax.Array:
-    del lengths
     return draws.von_mises_fisher(key, atoms.mean, atoms.concentration)
 
 
