@@ -79,8 +79,8 @@ def precision(
     topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array, seeds: int
 ) -> dict[str, float]:
     """Return the actual and the reported errors of shares over seeds, for the worst topic."""
-    long = partial(lda.transform, topics, alpha, counts, share_error=0)
-    truth = np.mean([long(seed=1_000 + i) for i in range(4)], axis=0)
+    long = partial(lda.shards, topics, alpha, counts, share_error=0)
+    truth = np.mean([next(long(seed=1_000 + i)).proportions for i in range(4)], axis=0)
     errors, said = [], []
     for seed in range(seeds):
         (part,) = lda.shards(topics, alpha, counts, seed=seed)
@@ -102,9 +102,9 @@ def duration(
     """Return the processor seconds of the shares of documents, after compilation."""
     spent = {}
     for share_error in share_errors:
-        lda.transform(topics, alpha, counts, seed=1, share_error=share_error)
+        list(lda.shards(topics, alpha, counts, seed=1, share_error=share_error))
         begun = time.process_time()
-        lda.transform(topics, alpha, counts, seed=2, share_error=share_error)
+        list(lda.shards(topics, alpha, counts, seed=2, share_error=share_error))
         spent[f"processor seconds, {share_error:g}"] = round(time.process_time() - begun, 2)
     return spent
 

@@ -10,6 +10,12 @@ from simplex_jax._src.models import lda
 _CLOCK = ("seconds", "tokens_per_second", "documents_per_second", "rows_per_second")
 
 
+def proportions_of(topics: Any, alpha: Any, counts: Any, **options: Any) -> np.ndarray:
+    """Return the topic proportions of documents, those of all shards in one array."""
+    parts = [part.proportions for part in lda.shards(topics, alpha, counts, **options)]
+    return np.concatenate([np.empty((0, len(topics)), np.float32), *parts])
+
+
 def numbers(fitted: Any, *without: str) -> dict[str, Any]:
     """Return all that a fit holds except the clock, the settings and the named attributes."""
     metrics = [{k: v for k, v in record.items() if k not in _CLOCK} for record in fitted.metrics]

@@ -600,6 +600,3 @@ def batches(
             pool.shutdown(wait=False, cancel_futures=True)
 
     return prepared()
-
-
-__all__ = ["Stored", "batches", "check_new", "is_stored", "open", "write", "write_blocks"]

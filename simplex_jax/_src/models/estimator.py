@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import re
 import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -43,6 +44,7 @@ class Estimator(BaseEstimator, Fitted):
     """
 
     _FITTED: ClassVar[tuple[str, ...]] = ()
+    _RESULTS: ClassVar[tuple[str, ...]] = ()  # of a fit, which become attributes
     _LEFT_OUT: ClassVar[tuple[str, ...]] = ("callbacks",)  # parameters that are not saved
 
     _OPTIONS: ClassVar[type]
@@ -90,6 +92,8 @@ class Estimator(BaseEstimator, Fitted):
             raise ValueError(message) from None
         self.diagnostics_, self.metrics_ = fitted.diagnostics, fitted.metrics
         self.warnings_ = fitted.warnings
+        for name in self._RESULTS:
+            setattr(self, f"{re.sub('^topics', 'components', name)}_", getattr(fitted, name))
         return fitted
 
     def _named(self, message: str) -> str:

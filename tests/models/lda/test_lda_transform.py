@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import chdtri
+from support.fits import proportions_of
 from support.native_sweeps import needs
 
 from simplex_jax._src.models import lda
@@ -93,13 +94,13 @@ def test_shares_depend_on_the_words_of_a_document_alone(num_topics):
     rng = np.random.default_rng(0)
     topics = rng.dirichlet(np.full(30, 0.2), num_topics)
     counts = sp.csr_array(rng.poisson(0.4, (40, 30)) * rng.integers(1, 8, (40, 1)))
-    shares = lda.transform(topics, 0.1, counts, seed=1)
+    shares = proportions_of(topics, 0.1, counts, seed=1)
     order = rng.permutation(40)
     np.testing.assert_array_equal(
-        lda.transform(topics, 0.1, counts[order], seed=1, shard=7), shares[order]
+        proportions_of(topics, 0.1, counts[order], seed=1, shard=7), shares[order]
     )
-    np.testing.assert_array_equal(lda.transform(topics, 0.1, counts[[3]], seed=1), shares[[3]])
-    assert (lda.transform(topics, 0.1, counts, seed=2) != shares).any()
+    np.testing.assert_array_equal(proportions_of(topics, 0.1, counts[[3]], seed=1), shares[[3]])
+    assert (proportions_of(topics, 0.1, counts, seed=2) != shares).any()
 
 
 def test_documents_go_on_until_they_are_within_the_tolerance():
@@ -134,9 +135,9 @@ def test_a_document_longer_than_a_shard_may_be(monkeypatch):
 
 
 def test_no_documents_no_rows():
-    assert lda.transform(TOPICS, ALPHA, sp.csr_array((0, 4), dtype=np.int32)).shape == (0, 2)
+    assert proportions_of(TOPICS, ALPHA, sp.csr_array((0, 4), dtype=np.int32)).shape == (0, 2)
     assert (
-        lda.transform(TOPICS, 0.5, sp.csr_array((2, 4), dtype=np.int32)).tolist()
+        proportions_of(TOPICS, 0.5, sp.csr_array((2, 4), dtype=np.int32)).tolist()
         == [[0.5, 0.5]] * 2
     )
 

@@ -2,5 +2,3 @@
 
 from simplex_jax._src.corpus.formats.registry import FORMATS, described, formats_of, having
 from simplex_jax._src.corpus.reading import Format, Kind, Source
-
-__all__ = ["FORMATS", "Format", "Kind", "Source", "described", "formats_of", "having"]

@@ -72,15 +72,3 @@ def fit(rows: Any, arguments: Arguments) -> Fit:
 
 
 load = Fit.load
-
-__all__ = [
-    "MODEL",
-    "Columns",
-    "Fit",
-    "Options",
-    "Words",
-    "build",
-    "families",
-    "fit",
-    "load",
-]

@@ -291,11 +291,7 @@ _LEAST_ROWS = 256
 
 # Attributes that only some families have.
 _OF_FAMILY = (
-    "means_",
-    "covariances_",
-    "standard_deviations_",
-    "concentrations_",
-    "profiles_",
+    *("means_", "covariances_", "standard_deviations_", "concentrations_", "profiles_"),
     "components_",
 )
 
@@ -381,16 +377,8 @@ class DirichletProcessMixture(
     """
 
     _FITTED: ClassVar = (
-        "labels_",
-        "n_clusters_",
-        "expected_loss_",
-        "weights_",
-        *_OF_FAMILY,
-        "concentration_",
-        "concentration_sd_",
-        "membership_",
-        "family_",
-        "seed_",
+        *("labels_", "n_clusters_", "expected_loss_", "weights_", *_OF_FAMILY),
+        *("concentration_", "concentration_sd_", "membership_", "family_", "seed_"),
     )
 
     family: str | Family = dataclasses.field(default="gaussian", kw_only=False)

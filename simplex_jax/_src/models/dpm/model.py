@@ -49,8 +49,7 @@ from simplex_jax._src.draws.categorical import choose_by_native_code
 from simplex_jax._src.draws.keys import by_native_code, to_jax_key, words_by_native_code
 from simplex_jax._src.models import growth
 from simplex_jax._src.models.dpm import families, split_merge
-from simplex_jax._src.models.dpm import state as dp_order
-from simplex_jax._src.models.dpm import state as dp_sticks
+from simplex_jax._src.models.dpm import state as dpm_state
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.state import (
@@ -64,12 +63,12 @@ from simplex_jax._src.models.dpm.state import (
     Ordered,
     State,
     Totals,
-    grow,
-    grown,
     mixture,
     where,
 )
 from simplex_jax._src.models.dpm.state import SAMPLERS as SIMPLEX_SAMPLERS
+from simplex_jax._src.models.dpm.state import grow as grow
+from simplex_jax._src.models.dpm.state import grown as grown
 from simplex_jax._src.models.dpm.totals import (
     add_moves,
     completed,
@@ -252,7 +251,7 @@ def _init_chain(model: Model, key: jax.Array, labels: jax.Array) -> State:
     exact = dataclasses.replace(model, sampler="exact", carried=False)
     state = _move(exact, key, state, ids)
     if model.carried:
-        state = state._replace(log_totals=dp_sticks.not_drawn(state))
+        state = state._replace(log_totals=dpm_state.not_drawn(state))
     return state if model.counts == "memoised" else state._replace(totals=None)
 
 
@@ -295,9 +294,9 @@ def _attempt(model: Model, key: jax.Array, old: State, ids: jax.Array) -> tuple[
     keys = jax.random.split(key, 6)
     state, short, merged = _given_labels(model, keys[0], old)
     state = _move(model, keys[1], state, ids)
-    ordered = dp_order.unchanged(state.sticks)
+    ordered = dpm_state.unchanged(state.sticks)
     if model.label_moves:
-        ordered = dp_order.swaps(keys[2], state.sticks, state.occupancy)
+        ordered = dpm_state.swaps(keys[2], state.sticks, state.occupancy)
         state = _reorder(state, ordered)
     capacity, outside = state.occupancy.shape[0], state.labels.shape[0]
     sliced = draw_slices(keys[3], model, state, ids)
@@ -341,14 +340,14 @@ def _given_labels(model: Model, key: jax.Array, state: State) -> tuple[State, ja
     keys = jax.random.split(key, 3)
     needed, merged = jnp.int32(0), jnp.zeros((), state.alpha.dtype)
     if model.prior is not None:
-        draws = {"sticks": dp_sticks.draw_alpha, "escobar-west": dp_sticks.escobar_west}
+        draws = {"sticks": dpm_state.draw_alpha, "escobar-west": dpm_state.escobar_west}
         draw = draws[model.alpha_update]
         state = state._replace(alpha=draw(keys[0], model.prior, state))
     if model.split_merge:
         state, needed, merged = _split_merge(model, keys[1], state)
     if model.alpha_update == "escobar-west" or model.split_merge:
         # These target the partition: the order of the clusters has to be redrawn.
-        ordered = dp_order.size_biased(keys[2], state.alpha, state.occupancy)
+        ordered = dpm_state.size_biased(keys[2], state.alpha, state.occupancy)
         state, needed = _reorder(state, ordered), jnp.maximum(needed, ordered.needed)
     return state, needed, merged
 
@@ -391,8 +390,8 @@ def _move(model: Model, key: jax.Array, state: State, ids: jax.Array) -> State:
         rows = complete_rows(model, state)
         batch = statistics_of(model.family, rows, state.labels, ids, capacity)
         statistics = jax.tree.map(lambda leaf: scale * leaf, batch)
-    sticks, of_sticks = dp_sticks.move_sticks(key_sticks, model, state, counts)
-    atoms, of_atoms = dp_sticks.move_atoms(key_atoms, model, state, statistics)
+    sticks, of_sticks = dpm_state.move_sticks(key_sticks, model, state, counts)
+    atoms, of_atoms = dpm_state.move_atoms(key_atoms, model, state, statistics)
     log_totals = LogTotals(of_sticks, of_atoms) if model.carried else None
     return state._replace(sticks=sticks, position=mixture(sticks, atoms), log_totals=log_totals)
 
@@ -421,25 +420,6 @@ def _no_info(state: State) -> Info:
     zero = jnp.zeros((), state.alpha.dtype)
     return Info(jnp.int32(0), zero, zero, zero)
 
-
-__all__ = [
-    "ALPHA_UPDATES",
-    "COUNTS",
-    "SAMPLERS",
-    "TOTALS",
-    "VARIANTS",
-    "Gamma",
-    "Info",
-    "Mixture",
-    "State",
-    "build",
-    "grow",
-    "grown",
-    "labels_of",
-    "log_predictive",
-    "occupied",
-    "random_labels",
-]
 
 SAMPLERS = ("exact", *SIMPLEX_SAMPLERS)
 COUNTS = ("memoised", "subsampled")

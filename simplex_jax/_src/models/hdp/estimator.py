@@ -67,27 +67,18 @@ class HierarchicalDirichletProcess(CountEstimator):
         True
     """
 
+    _RESULTS: ClassVar = (
+        *("topics", "topics_sd", "prevalence", "alpha", "alpha_sd", "gamma", "gamma_sd"),
+        *("topic_alpha", "num_topics_posterior", "traces"),
+    )
     _FITTED: ClassVar = (
-        "components_",
-        "components_sd_",
-        "prevalence_",
-        "alpha_",
-        "alpha_sd_",
-        "gamma_",
-        "gamma_sd_",
-        "topic_alpha_",
-        "seed_",
+        *("components_", "components_sd_", "prevalence_", "alpha_", "alpha_sd_"),
+        *("gamma_", "gamma_sd_", "topic_alpha_", "seed_"),
     )
 
     def _fit(self, data: sp.csr_array) -> np.ndarray:
         fitted = self._sampled(hdp.fit, data)
-        self.components_, self.components_sd_ = fitted.topics, fitted.topics_sd
-        self.prevalence_, self._predictive = fitted.prevalence, fitted.predictive
-        self.alpha_, self.alpha_sd_ = fitted.alpha, fitted.alpha_sd
-        self.gamma_, self.gamma_sd_ = fitted.gamma, fitted.gamma_sd
-        self.topic_alpha_ = fitted.topic_alpha
-        self.num_topics_posterior_ = fitted.num_topics_posterior
-        self.traces_, self.samples_ = fitted.traces, fitted.partitions
+        self._predictive, self.samples_ = fitted.predictive, fitted.partitions
         common.end(fitted.interrupted)
         return fitted.proportions
 

@@ -11,7 +11,7 @@ from simplex_jax._src.models.lda.probability import left_to_right
 from simplex_jax._src.models.lda.regression import Effects, Question
 from simplex_jax._src.models.records import Model
 from simplex_jax._src.models.topics import data, evaluation, proportions
-from simplex_jax._src.models.topics.proportions import shards, transform
+from simplex_jax._src.models.topics.proportions import shards
 from simplex_jax._src.options import with_options
 
 MODEL = Fit.MODEL = Model(

@@ -76,13 +76,9 @@ class LDA(CountEstimator):
         ((12, 2), True)
     """
 
+    _RESULTS: ClassVar = ("topics", "topics_sd", "prevalence", "alpha", "beta", "samples", "order")
     _FITTED: ClassVar = (
-        "components_",
-        "components_sd_",
-        "prevalence_",
-        "alpha_",
-        "beta_",
-        "n_updates_",
+        *("components_", "components_sd_", "prevalence_", "alpha_", "beta_", "n_updates_"),
         "seed_",
     )
 
@@ -91,10 +87,6 @@ class LDA(CountEstimator):
 
     def _fit(self, counts: sp.csr_array) -> np.ndarray:
         fitted = self._sampled(lda.fit, from_counts(counts, self._words()))
-        self.components_, self.components_sd_ = fitted.topics, fitted.topics_sd
-        self.prevalence_ = fitted.prevalence
-        self.alpha_, self.beta_ = fitted.alpha, fitted.beta
-        self.samples_, self.order_ = fitted.samples, fitted.order
         self.n_updates_ = 0
         self._stream: list[Any] = []
         self._began: dict[str, Any] = {"n_components": len(fitted.topics)}
@@ -179,7 +171,7 @@ class LDA(CountEstimator):
         state = _advance(as_pytree(kernel.update), keys[2], state, batch)
         self._stream, self._began = jax.tree.leaves(state), began
         self._average(np.asarray(jnp.exp(state.position)))
-        self.alpha_ = np.asarray(state.alpha, np.float64)
+        self.alpha_: np.ndarray = np.asarray(state.alpha, np.float64)
         self.beta_ = np.asarray(state.beta, np.float64)
         for name in _OF_FIT:
             self.__dict__.pop(name, None)
@@ -224,7 +216,7 @@ class LDA(CountEstimator):
         self.n_updates_ += 1
         since = self.n_updates_ - (1 << (self.n_updates_.bit_length() - 1))
         old = self.components_ if since else now
-        self.components_ = (old + (now - old) / (since + 1)).astype(np.float32)
+        self.components_: np.ndarray = (old + (now - old) / (since + 1)).astype(np.float32)
         self.components_sd_ = np.full_like(self.components_, np.nan)
 
     def perplexity(self, X: Any) -> float:

@@ -74,15 +74,13 @@ class SphericalAdmixture(common.TopicEstimator):
         ((20, 2), (2, 4))
     """
 
+    _RESULTS: ClassVar = (
+        *("topics", "topics_sd", "length", "prevalence", "alpha", "sigma", "kappa1"),
+        *("samples", "order"),
+    )
     _FITTED: ClassVar = (
-        "components_",
-        "components_sd_",
-        "length_",
-        "prevalence_",
-        "alpha_",
-        "sigma_",
-        "kappa1_",
-        "seed_",
+        *("components_", "components_sd_", "length_", "prevalence_", "alpha_", "sigma_"),
+        *("kappa1_", "seed_"),
     )
 
     n_components: int = dataclasses.field(default=10, kw_only=False)
@@ -90,10 +88,6 @@ class SphericalAdmixture(common.TopicEstimator):
 
     def _fit(self, data: _Documents) -> np.ndarray:
         fitted = self._sampled(sam.fit, data.vectors)
-        self.components_, self.components_sd_ = fitted.topics, fitted.topics_sd
-        self.length_, self.prevalence_ = fitted.length, fitted.prevalence
-        self.alpha_, self.sigma_, self.kappa1_ = fitted.alpha, fitted.sigma, fitted.kappa1
-        self.samples_, self.order_ = fitted.samples, fitted.order
         common.end(fitted.interrupted)
         return scatter_to_all(data.rows, fitted.proportions)
 

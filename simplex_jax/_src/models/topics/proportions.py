@@ -45,57 +45,6 @@ _TINY = np.finfo(np.float32).tiny
 _STREAM = 0x7064  # keeps the random numbers apart from those of a fit with the same seed
 
 
-def transform(
-    topics: ArrayLike,
-    alpha: ArrayLike,
-    counts: Corpus | sp.csr_array | Stored,
-    *,
-    seed: int = 0,
-    share_error: float = SHARE_ERROR,
-    sweeps: int = _SWEEPS,
-    shard: int = SHARD,
-    engine: str | None = None,
-) -> np.ndarray:
-    """Return the topic proportions of documents, as `shards` does, in one array.
-
-    Args:
-        topics: Probabilities of words, [K, V], such as `Fit.topics`.
-        alpha: Concentration of topic proportions, per topic, a scalar or [K], such as `Fit.alpha`.
-        counts: The documents, [D, V]; a corpus on disk is read a shard at a time.
-        seed: Seed of the sweeps.
-        share_error: Acceptable estimated error of a share, at least 0; see `shards`.
-        sweeps: Maximum sweeps over a document in each of eight chains, after a burn-in of 6.
-        shard: Maximum number of documents processed at once; no result depends on it.
-        engine: Engine of the sweeps, "native" or "xla"; by default native if available.
-
-    Returns:
-        Proportions, float32 [D, K]; rows sum to 1.
-
-    Raises:
-        ValueError: An argument is out of range, a topic does not sum to 1, or topics and documents
-            have different numbers of words.
-
-    Example:
-        >>> import scipy.sparse as sp
-        >>> from simplex_jax._src.models import lda
-        >>> proportions = lda.transform(
-        ...     [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], 0.5, sp.csr_array([[3, 4, 0], [0, 0, 0]]))
-        >>> proportions.round(4).tolist()
-        [[0.9375, 0.0625], [0.5, 0.5]]
-    """
-    parts = shards(
-        topics,
-        alpha,
-        counts,
-        seed=seed,
-        share_error=share_error,
-        sweeps=sweeps,
-        shard=shard,
-        engine=engine,
-    )
-    return joined(parts, (size_of(counts).documents, len(np.asarray(topics))))[0]
-
-
 def joined(
     parts: Iterable[Shares],
     shape: tuple[int, int],
@@ -142,13 +91,25 @@ def shards(
     extended by about half at a time, until the error is at most `share_error` or all sweeps are
     done. A document without words has the prior mean.
 
-    Arguments and errors are those of `transform`.
+    Args:
+        topics: Probabilities of words, [K, V], such as `Fit.topics`.
+        alpha: Concentration of topic proportions, per topic, a scalar or [K], such as `Fit.alpha`.
+        counts: The documents, [D, V]; a corpus on disk is read a shard at a time.
+        seed: Seed of the sweeps.
+        share_error: Acceptable estimated error of a share, at least 0.
+        sweeps: Maximum sweeps over a document in each of eight chains, after a burn-in of 6.
+        shard: Maximum number of documents processed at once; no result depends on it.
+        engine: Engine of the sweeps, "native" or "xla"; by default native if available.
 
     Yields:
         The shares of consecutive documents; rows sum to 1. The error is the upper 90% limit by the
         spread of the eight chains. It is still too small for 20 to 34% of documents of a dozen
         words, because sampling ends when the spread happens to be small, and a mode that no chain
         found adds nothing.
+
+    Raises:
+        ValueError: An argument is out of range, a topic does not sum to 1, or topics and documents
+            have different numbers of words.
 
     Example:
         >>> import scipy.sparse as sp

@@ -8,16 +8,3 @@ from simplex_jax._src.runtime.checkpoint.errors import CheckpointError, Checkpoi
 from simplex_jax._src.runtime.checkpoint.leaves import ANY, MAPPED, Parts
 from simplex_jax._src.runtime.checkpoint.saver import Restored, Resumable, Saver
 from simplex_jax._src.runtime.checkpoint.store import Saved, Store
-
-__all__ = [
-    "ANY",
-    "MAPPED",
-    "CheckpointError",
-    "CheckpointWarning",
-    "Parts",
-    "Restored",
-    "Resumable",
-    "Saved",
-    "Saver",
-    "Store",
-]
