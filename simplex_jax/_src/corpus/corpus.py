@@ -289,7 +289,7 @@ def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.c
     """Return a two-dimensional, numeric array in coordinates; values are not checked."""
     remedy = f"give {numbers}, one document a row and one word a column"
     if frames.is_annotated(values):
-        annotated, values = values, frames.matrix_of(values)
+        annotated, values = values, frames.in_memory(values.X)
         if values is None:
             raise error_at(source, "there is no X", frames.count_layers(annotated))
     if isinstance(values, list | tuple) and any(map(_has_words, values)):

@@ -369,11 +369,6 @@ def is_annotated(table: Any) -> bool:
     return all(hasattr(table, part) for part in ("X", "var_names", "obs_names", "layers"))
 
 
-def matrix_of(annotated: Any) -> Any:
-    """Return the matrix `X` of an AnnData object; read from its file if it is left there."""
-    return _in_memory(annotated.X)
-
-
 def count_layers(annotated: Any) -> str:
     """Return what to do if `X` of an AnnData object has no counts: where there are some."""
     layers = {
@@ -383,7 +378,7 @@ def count_layers(annotated: Any) -> str:
         layers["adata.raw.X"] = ("adata.raw", raw.X)
     if not layers:
         return "give the counts from before they were normalised; there are no layers and no raw"
-    found = [place for place, (_, matrix) in layers.items() if _are_counts(_in_memory(matrix))]
+    found = [place for place, (_, matrix) in layers.items() if _are_counts(in_memory(matrix))]
     if not found:
         listed = ", ".join(layers)
         return f"give the counts from before they were normalised; {listed} have none either"
@@ -392,7 +387,7 @@ def count_layers(annotated: Any) -> str:
     return f"give the counts: corpus.from_counts({found[0]}, {names}){more}"
 
 
-def _in_memory(matrix: Any) -> Any:
+def in_memory(matrix: Any) -> Any:
     return matrix.to_memory() if hasattr(matrix, "to_memory") else matrix
 
 

@@ -110,11 +110,6 @@ def unspaced(text: str) -> dict[str, tuple[int, int]]:
     return found
 
 
-def runs_together(script: str, mean: float) -> bool:
-    """Return whether words of a script have a mean length that only clauses have."""
-    return mean > _UNSPACED[script][1]
-
-
 def short_in(word: str) -> bool:
     """Return whether words of this word's script are whole words at one or two letters."""
     return bool(_ANY_UNSPACED.search(word) or _SYLLABLES.search(word))
@@ -612,7 +607,7 @@ class _Reader:
     def problem(self) -> str | None:
         """Return what is lost that should not be, with a remedy; None for nothing."""
         for script, (runs, length) in self._unspaced.items():
-            together = runs > _MANY * self._found and runs_together(script, length / runs)
+            together = runs > _MANY * self._found and length / runs > _UNSPACED[script][1]
             if together and self._options.tokens != "icu":
                 return (
                     f"whole clauses in {script} are counted as words, since these scripts have no "

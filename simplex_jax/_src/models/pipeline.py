@@ -301,8 +301,10 @@ def _resumed(arguments: Session) -> bool:
 def fit(model: Model[O, F], data: Any, arguments: Session) -> F:
     """Plan a run and train it."""
     fitted = train(model, plan(model, data, arguments), arguments)
-    again = _call(model, arguments, repeating(fitted)) if fitted.done else ""
-    more = _call(model, arguments, lengthening(fitted)) if fitted.done else ""
+    if not fitted.done:
+        return judged(model, fitted, "")
+    again = _call(model, arguments, repeating(fitted))
+    more = _call(model, arguments, _of_length(fitted, verdict.longer(fitted)))
     return judged(model, dataclasses.replace(fitted, again=again), more)
 
 
@@ -320,11 +322,6 @@ def repeating(fitted: Results) -> dict[str, Any]:
         target = getattr(fitted.settings, "target_ess", None)
         return {} if target is None else {"target_ess": target}
     return _of_length(fitted, fitted.done)
-
-
-def lengthening(fitted: Results) -> dict[str, Any]:
-    """Return such options of a longer run."""
-    return _of_length(fitted, verdict.longer(fitted))
 
 
 def _of_length(fitted: Results, length: dict[str, int]) -> dict[str, Any]:

@@ -97,6 +97,13 @@ class Plan(NamedTuple, Generic[O]):
     resumed: bool = False
 
 
+def of_run(plan: Plan[Any], run: Run, trained: Trained) -> dict[str, Any]:
+    """Return the attributes of `Results` that follow from a run alone."""
+    records, ended = run.measures["records"].records, trained.interrupted
+    settings, state = plan.settings, trained.state
+    return {"metrics": records, "settings": settings, "interrupted": ended, "state": state}
+
+
 class Array(NamedTuple):
     """An array of a fit in its files."""
 

@@ -285,7 +285,8 @@ class _Terms(NamedTuple):
         return [jnp.asarray(term) for term in (*self.others.values(), *priors)]
 
 
-def _terms(target: Target, y: Values, fixed: Mapping[str, jax.Array] | None = None) -> _Terms:
+def terms_of(target: Target, y: Values, fixed: Mapping[str, jax.Array] | None = None) -> _Terms:
+    """Return the terms of the log density, by site and by batches."""
     kinds = target.layout.kinds
     values = {name: kinds[name].constrain(value) for name, value in y.items()}
     others, distributions = log_joint(target, {**(fixed or {}), **values}, frozenset(y))
@@ -311,11 +312,6 @@ def _terms(target: Target, y: Values, fixed: Mapping[str, jax.Array] | None = No
     return _Terms(others, priors, parameters)
 
 
-def terms_without(target: Target, native: Values, name: str) -> list[jax.Array]:
-    """Return the terms of the log density without the prior of one site, by batches."""
-    return _terms(target, native).without(name)
-
-
 def evaluate(
     target: Target,
     native: Values,
@@ -329,7 +325,7 @@ def evaluate(
     """
 
     def total(y: Values) -> tuple[jax.Array, tuple]:
-        terms = _terms(target, y, fixed)
+        terms = terms_of(target, y, fixed)
         others = sum_all(terms.others)
         priors = {name: prior.sum() for name, prior in terms.priors.items()}
         by_row = {

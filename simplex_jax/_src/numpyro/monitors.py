@@ -24,7 +24,7 @@ import numpyro.distributions as dist
 from simplex_jax._src.base import PyTree
 from simplex_jax._src.numpyro import density, sites
 from simplex_jax._src.numpyro.density import Target
-from simplex_jax._src.numpyro.sites import Kind, Values
+from simplex_jax._src.numpyro.sites import Values
 
 # At a concentration of 0.08, this share of Dirichlet probabilities is raised. The mean logarithm is
 # then off by a thousandth of its standard deviation.
@@ -46,12 +46,8 @@ def initialize_raised(target: Target, values: Values, names: Sequence[str]) -> V
     return {
         name: jnp.zeros((), values[name].dtype)
         for name in names
-        if name in seen and _is_raised(target.layout.kinds[name])
+        if name in seen and (kind := target.layout.kinds[name]).on_simplex and not kind.is_log
     }
-
-
-def _is_raised(kind: Kind) -> bool:
-    return kind.on_simplex and not kind.is_log
 
 
 def _concentration(distribution: dist.Distribution) -> PyTree:

@@ -39,7 +39,7 @@ def independent(target: Target, native: Values, name: str) -> Rows:
     """
 
     def terms(y: jax.Array) -> list[jax.Array]:
-        return density.terms_without(target, {**native, name: y}, name)
+        return density.terms_of(target, {**native, name: y}).without(name)
 
     rows = target.layout.plates[name]
     if not rows.plates:

@@ -14,7 +14,7 @@ from simplex_jax._src.evaluate import matching
 from simplex_jax._src.evaluate.diagnostics import few_samples
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.models import pipeline
-from simplex_jax._src.models.records import Plan
+from simplex_jax._src.models.records import Plan, of_run
 from simplex_jax._src.runtime import gathering
 from simplex_jax._src.runtime.hooks import Event
 from simplex_jax._src.runtime.moments import Moments
@@ -103,10 +103,7 @@ def summarise(plan: Plan, run: Run, trained: Trained) -> Fit:
     return Fit(
         num_samples=gathered.samples * plan.settings.chains,
         diagnostics=matching.diagnose(gathered.traces(), order, shared),
-        metrics=run.measures["records"].records,
-        settings=plan.settings,
-        interrupted=trained.interrupted,
-        state=trained.state,
+        **of_run(plan, run, trained),
         **{"topics": mean, "topics_sd": sd, "shares": shares, "shares_sd": shares_sd},
         stability=stability,
         shared=shared,

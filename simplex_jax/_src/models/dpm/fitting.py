@@ -32,7 +32,7 @@ from simplex_jax._src.models.dpm.options import Options, most_clusters, process_
 from simplex_jax._src.models.dpm.state import State
 from simplex_jax._src.models.dpm.variables import Columns, Variables
 from simplex_jax._src.models.heldout import HeldOut, mean, measured, metrics
-from simplex_jax._src.models.records import Plan
+from simplex_jax._src.models.records import Plan, of_run
 from simplex_jax._src.report import display
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import devices, gathering, session
@@ -502,10 +502,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     return Fit(
         num_samples=len(labels),
         diagnostics=diagnostics.summary(moving),
-        metrics=run.measures["records"].records,
-        settings=settings,
-        interrupted=trained.interrupted,
-        state=trained.state,
+        **of_run(plan, run, trained),
         clusters=clusters,
         point=point._replace(labels=data.labels(point.labels)),
         alpha=mean if isinstance(settings.alpha, str) else settings.alpha,

@@ -21,7 +21,7 @@ from simplex_jax._src.models import verdict
 from simplex_jax._src.models.hdp import kernel, posterior
 from simplex_jax._src.models.hdp.options import Options, concentration
 from simplex_jax._src.models.hdp.posterior import Draws
-from simplex_jax._src.models.records import Plan
+from simplex_jax._src.models.records import Plan, of_run
 from simplex_jax._src.models.topics import data, evaluation, proportions
 from simplex_jax._src.models.topics.checks import empty_warnings, perplexity_warnings
 from simplex_jax._src.models.topics.fits import CountFit, Shares, results_of
@@ -214,10 +214,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     return Fit(
         num_samples=samples * chains,
         diagnostics=diagnostics.summary(moving | own),
-        metrics=run.measures["records"].records,
-        settings=settings,
-        interrupted=trained.interrupted,
-        state=trained.state,
+        **of_run(plan, run, trained),
         topics=summarised.mean,
         topics_sd=summarised.sd,
         topics_range=np.zeros((2, topics, 0), np.float32),

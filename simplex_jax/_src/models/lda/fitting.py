@@ -21,7 +21,7 @@ from simplex_jax._src.models.lda import editing, feed, memory, posterior, seeds,
 from simplex_jax._src.models.lda.correlations import Correlations, correlate
 from simplex_jax._src.models.lda.draws import DrawOptions
 from simplex_jax._src.models.lda.options import Options
-from simplex_jax._src.models.records import Plan
+from simplex_jax._src.models.records import Plan, of_run
 from simplex_jax._src.models.topics import evaluation, proportions
 from simplex_jax._src.models.topics.data import (
     in_memory,
@@ -396,10 +396,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     return Fit(
         num_samples=gathered.samples * settings.chains,
         diagnostics=matching.diagnose(gathered.traces(), order, shared),
-        metrics=metrics,
-        settings=settings,
-        interrupted=trained.interrupted,
-        state=trained.state,
+        **of_run(plan, run, trained),
         topics=mean,
         topics_sd=sd,
         topics_range=matching.range_of_topics(means, order),

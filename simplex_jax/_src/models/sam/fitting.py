@@ -22,7 +22,7 @@ from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.evaluate.matching import cosine
 from simplex_jax._src.models import heldout, verdict
 from simplex_jax._src.models.heldout import HeldOut, mean, measured
-from simplex_jax._src.models.records import Plan
+from simplex_jax._src.models.records import Plan, of_run
 from simplex_jax._src.models.sam import density, joint, local, model, variational
 from simplex_jax._src.models.sam.data import Data, check_directions, match_vocabulary
 from simplex_jax._src.models.sam.joint import to_device
@@ -414,10 +414,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     return Fit(
         num_samples=gathered.samples * settings.chains,
         diagnostics=matching.diagnose(gathered.traces(), order, shared),
-        metrics=run.measures["records"].records,
-        settings=settings,
-        interrupted=trained.interrupted,
-        state=trained.state,
+        **of_run(plan, run, trained),
         topics=directions,
         topics_sd=sd,
         topics_range=matching.range_of_topics(means, order),

@@ -212,10 +212,10 @@ def _log_predictive(prior: Tables, rows: jax.Array, *, layout: _Layout) -> jax.A
 def _log_evidence(prior: Tables, statistics: Tables, given: Tables | None = None) -> jax.Array:
     weights = prior if given is None else jax.tree.map(jnp.add, prior, given)
 
-    def of_group(a: jax.Array, n: jax.Array) -> jax.Array:
-        return jnp.sum(log_dirichlet_evidence(a, n.astype(a.dtype)), axis=-1)
-
-    groups = [of_group(a, n) for a, n in zip(weights, statistics, strict=True)]
+    groups = [
+        jnp.sum(log_dirichlet_evidence(a, n.astype(a.dtype)), axis=-1)
+        for a, n in zip(weights, statistics, strict=True)
+    ]
     return jnp.sum(jnp.stack(groups), axis=0)
 
 
