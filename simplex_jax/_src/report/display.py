@@ -21,7 +21,7 @@ def counted(number: int, noun: str) -> str:
 def percent(share: float) -> str:
     """Format a share in per cent, with one decimal or two significant digits."""
     percent = 100 * share
-    return f"{percent:.1f}" if percent >= 0.995 else f"{percent:.2g}"
+    return f"{percent:.1f}" if abs(percent) >= 0.995 else f"{percent:#.2g}"
 
 
 def number(value: float | None) -> str:
