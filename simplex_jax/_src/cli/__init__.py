@@ -25,7 +25,11 @@ HELP = Path(__file__).parent / "help"
 
 _VERBS = ("fit", "transform", "report", "evaluate")
 """The commands of all models."""
-_MORE = {"lda": ("effects", "correlate", "edit", "store")}
+_MORE = {
+    "lda": ("effects", "correlate", "edit", "store"),
+    "hdp": ("edit",),
+    "sam": ("edit",),
+}
 """Further commands of each model, as `Commands.more` declares them."""
 
 

@@ -61,7 +61,7 @@ class Commands(NamedTuple):
         lambda input, reading, typed: None
     )
     goal: Collection[str] = ()  # options of a goal that ends a run instead of a fixed length
-    named: bool = False  # whether fits have `topic_names`
+    named: str | None = None  # until when a run keeps names of topics; None if it has none
     # `(fit, plan, source, directory) -> fit`, with more results for the report
     complete: Callable[[Any, Plan, dict[str, Any], Path], Any] = lambda fitted, *run: fitted
     # `(fit, source, directory) -> commands` to name at the end of a run, by what they do; `source`

@@ -22,18 +22,19 @@ from simplex_jax._src.corpus import (
     to_vocabulary,
 )
 from simplex_jax._src.corpus.corpus import printable
-from simplex_jax._src.corpus.files import as_path
+from simplex_jax._src.corpus.files import STANDARD_INPUT, as_path
 from simplex_jax._src.corpus.formats import registry, tables
 from simplex_jax._src.corpus.reading import Kind
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.corpus.text import unmatched
 from simplex_jax._src.corpus.vocabulary import composed, even_empty
+from simplex_jax._src.models import files
 from simplex_jax._src.models.pipeline import Progress
-from simplex_jax._src.models.records import Plan
+from simplex_jax._src.models.records import Model, Plan
 from simplex_jax._src.models.topics import data
 from simplex_jax._src.options import declarations
 from simplex_jax._src.report.display import counted
-from simplex_jax._src.runtime import directory
+from simplex_jax._src.runtime import directory, saved
 from simplex_jax._src.runtime.processes import is_first
 
 
@@ -174,6 +175,34 @@ def resolved(input: str | None, reading: dict[str, Any], kind: Kind = "counts") 
 def read_columns(path: Path, columns: Sequence[str], reading: dict[str, Any]) -> Metadata:
     """Read columns of a corpus file with the same options; see `corpus.read_columns`."""
     return corpora.read_columns(path, columns, **vars(_of_files(reading)))
+
+
+def documents_of(
+    model: Model,
+    read: Callable[[Path | None, dict[str, Any]], Any],
+    run: Path,
+    input: Path | None,
+    reading: dict[str, Any],
+) -> tuple[Path | None, Corpus]:
+    """Return the path of the documents of a run (None if embedded) and the documents.
+
+    The path is `input`, if given, or that of the run; `read` returns the corpus of a path.
+    """
+    config = saved.load_config(run, model.name)
+    if not set(FILE_OPTIONS) <= reading.keys():
+        raise saved.RunError(
+            f"{run / files.CONFIG}: does not say how the documents were read; fit again"
+        )
+    path = input or (config["source"]["input"] and Path(config["source"]["input"]))
+    if path == STANDARD_INPUT:
+        raise ValueError("the run read standard input: give a file of its documents as INPUT")
+    corpus = read(path, reading)
+    if model.digest(corpus) != config["corpus"].get("digest"):
+        raise ValueError(
+            f"{path}: these are not the data of the run in {run} (different digests): put them "
+            "back, or name them as INPUT if they have moved"
+        )
+    return path, data.in_memory(corpus)
 
 
 def list_columns(path: Path, reading: dict[str, Any]) -> list[str]:

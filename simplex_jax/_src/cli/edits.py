@@ -2,7 +2,7 @@
 
 import dataclasses
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +12,22 @@ from simplex_jax._src.cli import console, options, topic_files
 from simplex_jax._src.cli.commands import load
 from simplex_jax._src.cli.console import one_line_errors
 from simplex_jax._src.models import files
-from simplex_jax._src.models.lda import MODEL, Fit, editing
-from simplex_jax._src.models.lda.regression import column_of
+from simplex_jax._src.models.records import Model
+from simplex_jax._src.models.topics import editing
+from simplex_jax._src.models.topics.editing import Editable
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime import saved
 
 
 def edited(
-    fitted: Fit,
+    fitted: Editable,
     lines: Sequence[topic_files.Line],
     *,
     reorder: bool = False,
     corpus: Any = None,
     samples: Path | None = None,
-) -> Fit:
+) -> Editable:
     """Return a fit with the topics that lines merge, leave out and name."""
     kept = [line for line in lines if not line.dropped]
     of = {min(line.topics): tuple(sorted(line.topics)) for line in kept}
@@ -39,12 +40,36 @@ def edited(
     return editing.edited(fitted, groups, corpus=corpus, samples=samples).rename(names)
 
 
+def following(model: Model) -> Callable[[Any, dict[str, Any], str], dict[str, str]]:
+    """Return the commands about topics to name at the end of a run; see `Commands`."""
+
+    def commands(fitted: Any, source: dict[str, Any], directory: str) -> dict[str, str]:
+        run = shlex.quote(directory)
+        return {
+            "your names": f"simplex-jax {model.name} report {run} --topic-names FILE",
+            "merge, drop": f"simplex-jax {model.name} edit {run} FILE",
+        }
+
+    return commands
+
+
 def edit_command(
-    documents_of: Callable[[Path, Path | None, dict[str, Any]], Any],
-    complete: Callable[[Fit, Any, dict[str, Any], Path], Fit],
-    outcome: Callable[[Fit], str],
+    model: Model,
+    outcome: Callable[[Any], str],
+    documents_of: Callable[[Path, Path | None, dict[str, Any]], Any] | None = None,
+    complete: Callable[[Any, Any, Any, dict[str, Any], Path], Any] = lambda before, fit, *_: fit,
+    lost: Callable[[Any, Any, str], Iterable[str]] = lambda before, after, run: (),
 ) -> click.Command:
-    """Return the command, given how the documents of a run are read and its fit is completed."""
+    """Return the command that edits the topics of a run of a model.
+
+    Args:
+        model: The model.
+        outcome: `fit -> lines` to print, see `Commands`.
+        documents_of: `(run, INPUT, reading) -> (path, documents)` of a run, for merged topics.
+        complete: `(fit before, fit, documents, source, samples) -> fit` with more results for the
+            report.
+        lost: `(fit before, fit, run) -> commands` for results that are to be computed again.
+    """
 
     @click.command("edit")
     @click.argument("directory", type=options.PATH)
@@ -87,37 +112,35 @@ def edit_command(
         place = out or directory.with_name(f"{directory.absolute().name}-edited")
         if place.absolute() == directory.absolute():
             raise click.UsageError("--out must be another folder: the run stays as it is")
-        directories.check(place, MODEL.name, files.names_of(MODEL), overwrite=overwrite)
-        fitted, reading = load(MODEL, directory)
+        directories.check(place, model.name, files.names_of(model), overwrite=overwrite)
+        fitted, reading = load(model, directory)
         lines = topic_files.read(file, fitted.num_topics)
-        config = saved.load_config(directory, MODEL.name)
+        config = saved.load_config(directory, model.name)
         samples, corpus = directory / directories.SAMPLES, None
-        if any(len(line.topics) > 1 and not line.dropped for line in lines):
+        merged = any(len(line.topics) > 1 and not line.dropped for line in lines)
+        if documents_of is not None and merged:
             try:
                 _, corpus = documents_of(directory, documents, reading)
             except (OSError, ValueError) as error:
                 say(
-                    "without the documents merged topics have no coherence, and there are no "
+                    "without the documents merged topics have no coherence, and the report has no "
                     f"shares over time or correlations; give --documents: {error}"
                 )
         result = edited(fitted, lines, reorder=reorder, corpus=corpus, samples=samples)
-        if corpus is not None and (fitted.effects or fitted.correlations):
-            result = complete(result, corpus, config["source"], samples)
+        if corpus is not None:
+            result = complete(fitted, result, corpus, config["source"], samples)
         shown = [options.shown(path) for path in (directory, file, place)]
-        command = " ".join(["simplex-jax lda edit", *map(shlex.quote, shown[:2])])
+        command = " ".join([f"simplex-jax {model.name} edit", *map(shlex.quote, shown[:2])])
         command += f" --out {shlex.quote(shown[2])}" + (" --reorder" if reorder else "")
         again = f"{fitted.again} && {command}" if fitted.again else command
         result = dataclasses.replace(result, again=again)
         config |= {"again": again, "edited": {"run": str(directory.absolute())}}
-        files.save(MODEL, result, place, overwrite=overwrite, config=config, samples=samples)
+        files.save(model, result, place, overwrite=overwrite, config=config, samples=samples)
         tell(outcome(result))
         left_out = f", {counted(len(result.dropped), 'topic')} left out" if result.dropped else ""
         tell(f"{counted(result.num_topics, 'topic')}{left_out}")
-        kept = set(map(column_of, result.effects))
-        for column in dict.fromkeys(map(column_of, fitted.effects)):
-            if column not in kept:
-                asked = f"--model {shlex.quote(shown[2])} --by {shlex.quote(column)}"
-                tell(f"{'by group:':12} simplex-jax lda effects {asked}")
+        for line in lost(fitted, result, shown[2]):
+            tell(line)
         tell(f"{'report:':12} {options.shown(place / files.REPORT)}")
 
     return edit

@@ -690,13 +690,14 @@ def _transform_command(commands: Commands) -> click.Command:
     return run
 
 
-_TOPIC_NAMES = click.option(
-    "--topic-names",
-    type=options.PATH,
-    help="File of names of topics, a line for each: its number and the name, with a blank or a tab "
-    "between them; or a .csv with columns topic and name. The run keeps them, "
-    "for its tables and effects, and when it is resumed; an empty file removes them.",
-)
+def _topic_names(until: str) -> Callable:
+    return click.option(
+        "--topic-names",
+        type=options.PATH,
+        help="File of names of topics, a line for each: its number and the name, with a blank or a "
+        "tab between them; or a .csv with columns topic and name. The run keeps them, for its "
+        f"tables, {until}; an empty file removes them.",
+    )
 
 
 def _report_command(commands: Commands) -> click.Command:
@@ -715,7 +716,7 @@ def _report_command(commands: Commands) -> click.Command:
         "--out", type=options.PATH, help="File to write.  [default: DIRECTORY/report.html]"
     )
     @click.option("--overwrite", is_flag=True, help="Replace the file in --out.")
-    @options.compose(*([_TOPIC_NAMES] if commands.named else []))
+    @options.compose(*([_topic_names(commands.named)] if commands.named else []))
     @options.common_options
     @one_line_errors
     def report(

@@ -7,7 +7,7 @@ from scipy import stats
 from support.fits import topic_fit
 
 from simplex_jax._src.models import files, lda
-from simplex_jax._src.models.lda import correlations, editing
+from simplex_jax._src.models.lda import correlations
 
 TOPICS, WORDS, DOCUMENTS, TOKENS, ALPHA = 4, 24, 80, 100, 0.5
 VOCABULARY = tuple(f"w{i}" for i in range(WORDS))
@@ -150,4 +150,4 @@ def test_two_topics_have_no_correlation():
     with pytest.raises(ValueError, match="5 documents"):
         fit().correlate(counts[:3])
     assert not correlations.Pairs.possible(fit().merge([[0, 1], [2, 3]]), 6)
-    assert editing.as_trained(fit()).parts == ((0,), (1,), (2,), (3,))
+    assert fit().as_trained().parts == ((0,), (1,), (2,), (3,))

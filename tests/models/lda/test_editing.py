@@ -11,7 +11,7 @@ from simplex_jax import evaluate
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.evaluate import diagnostics, matching
 from simplex_jax._src.models import lda
-from simplex_jax._src.models.lda import editing
+from simplex_jax._src.models.topics import editing
 
 WORDS, TOPICS, CHAINS = 20, 5, 2
 
@@ -156,7 +156,7 @@ def test_topics_split_differently_by_two_chains_are_stable_together():
     )
     alignment = matching.align(list(chains))
     assert not alignment.shared[1].any()
-    both = editing.Trained(chains[0], np.ones(2), ((0, 1),))
+    both = editing.Trained(chains[0], np.ones(2), np.full(2, 0.5), ((0, 1),))
     mixed = [both.mixed(topics, np.array([0.5, 0.5])) for topics in chains]
     np.testing.assert_allclose(mixed, 0.25)
     table = matching.affinity(mixed[0], mixed[1])

@@ -1,13 +1,14 @@
 """The commands of the hierarchical Dirichlet process."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from simplex_jax._src import corpus as corpora
-from simplex_jax._src.cli import console, counts, options
+from simplex_jax._src.cli import console, counts, edits, options
 from simplex_jax._src.cli.commands import Commands, load
 from simplex_jax._src.cli.console import one_line_errors
 from simplex_jax._src.corpus import Corpus
@@ -100,4 +101,7 @@ COMMANDS = Commands(
         rest=True,
     ),
     evaluate=evaluate,
+    named="until it goes on, which numbers topics anew",
+    following=edits.following(MODEL),
+    more=(edits.edit_command(MODEL, _outcome, partial(counts.documents_of, MODEL, _read)),),
 )

@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,6 +25,7 @@ from simplex_jax._src.models.hdp.posterior import Draws
 from simplex_jax._src.models.records import Plan, of_run
 from simplex_jax._src.models.topics import data, evaluation, proportions
 from simplex_jax._src.models.topics.checks import empty_warnings, perplexity_warnings
+from simplex_jax._src.models.topics.editing import Editable
 from simplex_jax._src.models.topics.fits import CountFit, Shares, results_of
 from simplex_jax._src.models.topics.report import INTERVAL, interval_kinds
 from simplex_jax._src.runtime import directory, session
@@ -35,12 +37,13 @@ DIMS = {"labels": ["token"], "concentrations": ["label"]}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Fit(CountFit):
+class Fit(Editable, CountFit):
     """A fitted hierarchical Dirichlet process; several chains are pooled.
 
     The K topics are those of one sample, the nearest to all others, that at least half of the kept
     samples have, see `posterior`, the most prevalent first. It has the attributes of
-    `pipeline.Fit`, too.
+    `pipeline.Fit`, too. `merge` needs no other files, and refuses a fit with so many topics that
+    `predictive` has only some of the samples.
 
     Attributes:
         topics: Posterior mean of the topics, float32 [K, V].
@@ -100,6 +103,51 @@ class Fit(CountFit):
     predictive: Draws
     traces: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     partitions: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    _TAKEN = (*Editable._TAKEN, "topic_alpha_sd", "present")
+    _SUMMED = (*Editable._SUMMED, "topic_alpha")
+
+    def concentrations(self) -> np.ndarray:
+        """Return `topic_alpha`."""
+        return self.topic_alpha
+
+    def rearranged(self, groups: Sequence[tuple[int, ...]]) -> dict[str, Any]:
+        """Return the topics of the samples, each with the topic of the edited fit that it is."""
+        places = np.full(self.num_topics + 1, -1, np.int32)  # with a last entry for -1
+        for topic, group in enumerate(groups):
+            places[list(group)] = topic
+        reported = places[self.predictive.reported]
+        return {"predictive": dataclasses.replace(self.predictive, reported=reported)}
+
+    def merged_from(
+        self,
+        fitted: Any,
+        groups: Sequence[tuple[int, ...]],
+        merged: Sequence[int],
+        samples: str | Path | None,
+    ) -> "Fit":
+        """Return this fit with what the kept samples say of its merged topics."""
+        del fitted, groups, samples
+        if len(self.predictive) < self.num_samples:
+            raise ValueError(
+                f"merge: the fit has the topics of {len(self.predictive)} of its "
+                f"{self.num_samples} samples, because those of all would take too much memory, so "
+                "a merged topic would not be exact: fit again with fewer samples (keep_samples, "
+                "--keep-samples)"
+            )
+        chains = len(self.shared)
+        for topic in merged:
+            found = self.predictive.joined(topic)
+            by_chain = found.prevalence.reshape(-1, chains)
+            present = found.present.reshape(-1, chains)
+            self.topics[topic], self.topics_sd[topic] = found.mean, found.sd
+            self.prevalence_sd[topic] = _deviation(by_chain[..., None])[0]
+            self.prevalence_range[:, topic] = _range(by_chain.mean(axis=0)[:, None])[:, 0]
+            self.topic_alpha_sd[topic] = _deviation(found.alpha.reshape(-1, chains, 1))[0]
+            self.present[topic], self.stability[topic] = present.mean(), found.similarity
+            self.shared[:, topic] = present.mean(axis=0) >= posterior.LEAST_PRESENT
+            self.diagnostics.update(diagnostics.summary({f"prevalence {topic}": by_chain.T}))
+        return self
 
     @property
     def leaves_rest(self) -> bool:
@@ -315,7 +363,7 @@ def numbers_by_chain(fitted: Fit) -> str:
 def warn(fitted: Fit) -> list[str]:
     """Return what is wrong with a fit or its data, and what to do, one sentence each."""
     sentences = perplexity_warnings(fitted.metrics, exact=True)
-    others = 1 - fitted.prevalence.sum()
+    others = 1 - fitted.as_trained().prevalence.sum()
     if others > _MOST_OTHERS:
         sentences.append(
             f"{100 * others:.0f}% of the tokens are at topics that fewer than half of the samples "

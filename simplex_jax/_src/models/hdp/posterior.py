@@ -107,7 +107,7 @@ def records(settings: Options, size: Size) -> Records:
 
 # Topics of posterior samples, reported or not, to predict documents with.
 
-_INTEGERS = ("data", "indices", "indptr", "reported", "ends")
+_INTEGERS = ("data", "indices", "indptr", "reported", "ends", "reference")
 NAMES = (*_INTEGERS, "alpha", "unseen")
 """The arrays of a file of draws."""
 
@@ -124,6 +124,7 @@ class Draws(Sequence[Draw]):
     reported: np.ndarray  # the topic of the fit that each is, int32 [N]; -1 if not reported
     ends: np.ndarray  # number of topics of each sample and all before it, int64 [M]
     unseen: np.ndarray  # concentration of all topics without tokens, float64 [M]
+    reference: np.ndarray  # the sample whose topics are reported, int64 [1]; -1 if it is left out
     beta: float  # concentration of words
 
     def __len__(self) -> int:
@@ -185,11 +186,56 @@ class Draws(Sequence[Draw]):
             and ends[-1] == len(alpha)
             and (counts.data > 0).all()
             and ((reported >= -1) & (reported < topics)).all()
+            and arrays["reference"].shape == (1,)
+            and -1 <= arrays["reference"][0] < len(ends)
             and all((x > 0).all() and np.isfinite(x).all() for x in (alpha, arrays["unseen"]))
         )
         if not sound:
             raise ValueError("numbers out of range")
-        return cls(counts, alpha, reported, ends, arrays["unseen"], beta)
+        return cls(counts, alpha, reported, ends, arrays["unseen"], arrays["reference"], beta)
+
+    def joined(self, topic: int) -> "Joined":
+        """Return what each sample says of a topic that is reported, of one or more of its own.
+
+        Given the labels, topics are independent with distributions Dirichlet(beta + n), and one
+        that was merged is their mixture by their tokens.
+        """
+        samples, words = len(self), self.counts.shape[1]
+        topics, variances = np.zeros((2, samples, words))
+        prevalence, alpha = np.zeros((2, samples))
+        tables = np.zeros((samples, words), np.float32)
+        first = 0
+        for sample, end in enumerate(self.ends):
+            own = first + np.flatnonzero(self.reported[first:end] == topic)
+            if own.size:
+                rows = self.counts[own].toarray().astype(np.float64)
+                sizes = rows.sum(axis=1)
+                weights = (sizes / sizes.sum())[:, None]
+                totals = (sizes + self.beta * words)[:, None]
+                means = (rows + self.beta) / totals
+                topics[sample] = (weights * means).sum(axis=0)
+                variances[sample] = (weights**2 * means * (1 - means) / (totals + 1)).sum(axis=0)
+                prevalence[sample] = sizes.sum() / self.counts[first:end].sum()
+                alpha[sample] = self.alpha[own].sum()
+                tables[sample] = rows.sum(axis=0)
+            first = end
+        has = prevalence > 0
+        reference = tables[self.reference]
+        similarity = matching.affinity_of_tables(reference, tables[has]).mean()
+        mean = topics[has].mean(axis=0)
+        sd = np.sqrt(topics[has].var(axis=0) + variances[has].mean(axis=0))
+        return Joined(mean, sd, prevalence, alpha, has, float(similarity))
+
+
+class Joined(NamedTuple):
+    """A topic in M samples, of one topic of theirs or of several."""
+
+    mean: np.ndarray  # posterior mean of its words, over the samples that have it, [V]
+    sd: np.ndarray  # posterior standard deviation, [V]
+    prevalence: np.ndarray  # share of the tokens in each sample, 0 without it, [M]
+    alpha: np.ndarray  # concentration in the proportions of documents, likewise
+    present: np.ndarray  # whether a sample has it, bool [M]
+    similarity: float  # mean affinity of its words to those in the reference
 
 
 # Posterior summaries of topics.
@@ -278,7 +324,13 @@ def summarise(
         present[..., lasting],
         similarity.sum(axis=(0, 1))[lasting] / times[lasting],
         matched,
-        _draws_of(tables, concentrations.reshape(len(tables), -1), matched, beta),
+        _draws_of(
+            tables,
+            concentrations.reshape(len(tables), -1),
+            matched,
+            int(np.ravel_multi_index(middle, (samples, chains))),
+            beta,
+        ),
     )
 
 
@@ -286,6 +338,7 @@ def _draws_of(
     tables: list[tuple[sp.csr_array, np.ndarray]],
     concentrations: np.ndarray,
     matched: np.ndarray,
+    reference: int,
     beta: float,
 ) -> Draws:
     """Return the topics of the samples [M], from their counts and labels."""
@@ -302,6 +355,7 @@ def _draws_of(
         reported=np.concatenate([matched[m, tables[m][1]] for m in some]),
         ends=np.cumsum([len(tables[m][1]) for m in some]),
         unseen=np.maximum(totals - [own.sum() for own in alpha], _LEAST),
+        reference=np.append(np.flatnonzero(some == reference), -1)[:1],
         beta=beta,
     )
 

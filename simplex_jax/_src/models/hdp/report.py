@@ -7,7 +7,7 @@ from simplex_jax._src.evaluate import diagnostics
 from simplex_jax._src.models.hdp.fitting import Fit, numbers_by_chain
 from simplex_jax._src.models.hdp.posterior import NAMES, Draws
 from simplex_jax._src.models.records import Array, Files, Saved
-from simplex_jax._src.models.topics import tables
+from simplex_jax._src.models.topics import editing, tables
 from simplex_jax._src.models.topics.report import overview, topic_rows
 from simplex_jax._src.report import display, page
 from simplex_jax._src.report.topic_map import positions
@@ -45,7 +45,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     return overview(fitted, rows, positions(fitted.topics), "perplexity") | {
         "lead": f"Hierarchical Dirichlet process, sampled without truncation{chains}, "
-        f"seed {settings.seed}.",
+        f"seed {settings.seed}.{editing.described(fitted)}",
         "sections": _SECTIONS,
         "tiles": [
             (
@@ -57,6 +57,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
         "speed": page.speed(fitted.metrics, "tokens"),
         "notes": diagnostics.chain_notes(fitted.diagnostics, fitted.shared, _ABSENT),
         "share_of": "Prevalence is the share of the tokens in a topic",
+        "left_out": bool(fitted.dropped),
         "reported": float(fitted.prevalence.sum()),
         "by_chain": numbers_by_chain(fitted) if settings.chains > 1 else None,
         "number": [
@@ -90,18 +91,23 @@ DRAWS = "predictive.npz"
 
 def write(fitted: Fit, place: Path) -> None:
     """Write the files of the topics and documents, and the topics of the kept samples."""
-    tables.write(fitted, place, fitted.topic_alpha)
+    tables.write(fitted, place, fitted.topic_alpha, names=fitted.titles)
+    editing.write(fitted, place)
     output.write_npz(place / DRAWS, fitted.predictive.arrays())
 
 
 def summary(fitted: Fit) -> dict[str, Any]:
     """Return the fields of `summary.json` for the process."""
-    return tables.summary(fitted) | {
-        "num_topics": len(fitted.topics),
-        "num_topics_posterior": fitted.num_topics_posterior,
-        "numbers": fitted.numbers,
-        "concentrations": {name: concentration(fitted, name) for name in _LEARNED},
-    }
+    return (
+        tables.summary(fitted)
+        | editing.summary(fitted)
+        | {
+            "num_topics": len(fitted.topics),
+            "num_topics_posterior": fitted.num_topics_posterior,
+            "numbers": fitted.numbers,
+            "concentrations": {name: concentration(fitted, name) for name in _LEARNED},
+        }
+    )
 
 
 def sizes(run: Saved) -> dict[str, int]:
@@ -114,11 +120,15 @@ def sizes(run: Saved) -> dict[str, int]:
 
 def restore(run: Saved) -> dict[str, Any]:
     """Return the attributes of a fit from its files."""
-    restored = tables.restore(run) | {
-        "num_topics_posterior": _posterior(run.summary["num_topics_posterior"]),
-        "numbers": [_posterior(chain) for chain in run.summary["numbers"]],
-        "predictive": _draws(run),
-    }
+    restored = (
+        tables.restore(run)
+        | editing.restore(run)
+        | {
+            "num_topics_posterior": _posterior(run.summary["num_topics_posterior"]),
+            "numbers": [_posterior(chain) for chain in run.summary["numbers"]],
+            "predictive": _draws(run),
+        }
+    )
     for name in _LEARNED:
         ends = {end: _number(x) for end, x in run.summary["concentrations"][name].items()}
         restored |= {name: ends["mean"], f"{name}_sd": ends["sd"]}
@@ -145,7 +155,7 @@ def _number(value: float | None) -> float:
 
 
 FILES = Files(
-    names=(*tables.NAMES, DRAWS),
+    names=(*tables.NAMES, editing.TRAINED, DRAWS),
     arrays={
         tables.TOPICS: {
             "topics": Array("KV", most=_PROBABILITY),

@@ -8,6 +8,7 @@ import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax._src import corpus as corpora
-from simplex_jax._src.cli import console, counts, options
+from simplex_jax._src.cli import console, counts, edits, options
 from simplex_jax._src.cli.commands import Commands, load
 from simplex_jax._src.cli.console import one_line_errors, usage
-from simplex_jax._src.cli.edits import edit_command
 from simplex_jax._src.cli.options import declared_options
 from simplex_jax._src.corpus import Corpus, store, vocabulary
-from simplex_jax._src.corpus.files import STANDARD_INPUT
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.evaluate import covariates, matching
 from simplex_jax._src.models import files
@@ -36,7 +35,7 @@ from simplex_jax._src.models.lda.regression import Question
 from simplex_jax._src.models.lda.report import CORRELATIONS, write_correlations
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
-from simplex_jax._src.models.topics import data, engine
+from simplex_jax._src.models.topics import data, editing, engine
 from simplex_jax._src.models.topics.evaluation import (
     measure_completion,
     measure_topics,
@@ -45,7 +44,7 @@ from simplex_jax._src.models.topics.evaluation import (
 from simplex_jax._src.models.topics.proportions import shards
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory as directories
-from simplex_jax._src.runtime import output, processes, saved
+from simplex_jax._src.runtime import output, processes
 
 STREAM = click.option(
     "--stream",
@@ -294,25 +293,7 @@ def correlate(
     console.speaker(quiet, results=True)(f"written to {out} and {picture}, and shown in {shown}")
 
 
-def _documents(
-    model: Path, input: Path | None, reading: dict[str, Any]
-) -> tuple[Path | None, Corpus]:
-    """Return the path of the documents of a run (None if embedded) and the documents."""
-    config = saved.load_config(model, MODEL.name)
-    if not set(counts.FILE_OPTIONS) <= reading.keys():
-        raise saved.RunError(
-            f"{model / files.CONFIG}: does not say how the documents were read; fit again"
-        )
-    path = input or (config["source"]["input"] and Path(config["source"]["input"]))
-    if path == STANDARD_INPUT:
-        raise ValueError("the run read standard input: give a file of its documents as INPUT")
-    corpus = read(path, reading)
-    if data.digest(corpus) != config["corpus"].get("digest"):
-        raise ValueError(
-            f"{path}: these are not the data of the run in {model} (different digests): put them "
-            "back, or name them as INPUT if they have moved"
-        )
-    return path, data.in_memory(corpus)
+_documents = partial(counts.documents_of, MODEL, read)
 
 
 def _columns(
@@ -411,20 +392,15 @@ def _following(fitted: Fit, source: dict[str, Any], directory: str) -> dict[str,
         if input is not None:
             commands["by group"] = f"{effects} COLUMN"
     commands["spreadsheet"] = f"simplex-jax lda transform --model {run} --out proportions.csv"
-    commands["your names"] = f"simplex-jax lda report {run} --topic-names FILE"
+    names = edits.following(MODEL)(fitted, source, directory)
     if not fitted.correlations and fitted.settings.keep_samples and fitted.num_topics > 2:
         commands["together"] = f"simplex-jax lda correlate --model {run}"
-    commands["merge, drop"] = f"simplex-jax lda edit {run} FILE"
-    return commands
+    return commands | names
 
 
 def _complete(fitted: Fit, plan: Plan, source: dict[str, Any], directory: Path) -> Fit:
     """Return a fit with more results for its report, and its names from before it went on."""
-    names: dict[int, str] = {}
-    if (directory / files.SUMMARY).exists():  # of a resumed run, whose topics keep their numbers
-        earlier = saved.load_json(directory / files.SUMMARY).get("topic_names", {})
-        names = {int(topic): str(name) for topic, name in earlier.items()}
-    fitted = dataclasses.replace(fitted, topic_names=names)
+    fitted = dataclasses.replace(fitted, topic_names=editing.kept_names(directory))
     return _over_documents(fitted, plan.data, source, directory / directories.SAMPLES)
 
 
@@ -466,6 +442,21 @@ def _over_documents(fitted: Fit, documents: Any, source: dict[str, Any], samples
 def _width(years: np.ndarray) -> int:
     """Return the width of groups of years of which there are not too many."""
     return next(w for w in _WIDTHS if np.nanmax(years) - np.nanmin(years) <= w * _MOST_BINS)
+
+
+def _completed(before: Fit, fitted: Fit, documents: Any, source: dict[str, Any], at: Path) -> Fit:
+    """Return a fit with merged topics as `_over_documents` does, if the one before had results."""
+    wanted = before.effects or before.correlations
+    return _over_documents(fitted, documents, source, at) if wanted else fitted
+
+
+def _lost(before: Fit, fitted: Fit, run: str) -> Iterator[str]:
+    """Yield the commands for effects that a fit had before its topics were merged."""
+    kept = set(map(regression.column_of, fitted.effects))
+    for column in dict.fromkeys(map(regression.column_of, before.effects)):
+        if column not in kept:
+            asked = f"--model {shlex.quote(run)} --by {shlex.quote(column)}"
+            yield f"{'by group:':12} simplex-jax lda effects {asked}"
 
 
 # Tokens of the documents in all draws, for half a minute on two cores; without years, for less.
@@ -699,7 +690,7 @@ COMMANDS = Commands(
     shown=("perplexity", "tokens_per_second"),
     goal=("target_ess", "time_limit"),
     complete=_complete,
-    named=True,
+    named="its effects, and when it is resumed",
     following=_following,
     devices=lambda settings: settings.devices,
     similarity=matching.affinity,
@@ -711,7 +702,12 @@ COMMANDS = Commands(
         "the --share-error of the run unless it mixes slowly",
     ),
     evaluate=evaluate,
-    more=(effects, correlate, edit_command(_documents, _over_documents, _outcome), store_command),
+    more=(
+        effects,
+        correlate,
+        edits.edit_command(MODEL, _outcome, _documents, _completed, _lost),
+        store_command,
+    ),
     memory=lambda plan: memory.estimate(plan.train, plan.settings, heldout=plan.heldout),
     remedy="give fewer --topics, --chains or a smaller --batch-size, or store the corpus "
     "(simplex-jax lda store) and --stream it",

@@ -29,8 +29,8 @@ from simplex_jax._src.evaluate import composition, diagnostics
 from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.extras import needed
 from simplex_jax._src.models.lda.draws import DrawOptions, shares_of
-from simplex_jax._src.models.lda.editing import as_trained, summed
 from simplex_jax._src.models.topics.data import as_data, in_memory
+from simplex_jax._src.models.topics.editing import summed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -134,7 +134,7 @@ class Pairs:
         self._means: list[np.ndarray] = []
         self._errors: list[np.ndarray] = []
         self._documents = 0
-        parts = as_trained(fitted).parts
+        parts = fitted.as_trained().parts
         # Topics that are left out are a part of the rest of a document.
         self._groups = [*parts, tuple(fitted.dropped)] if fitted.dropped else [*parts]
         if len(self._groups) < 3:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,8 @@ from simplex_jax._src.models.topics.data import (
     size_of,
     vocabulary_of,
 )
-from simplex_jax._src.models.topics.fits import (
-    CountFit,
-    Draw,
-    Shares,
-    leading_words,
-    results_of,
-    topic_lines,
-)
+from simplex_jax._src.models.topics.editing import Editable, renumbered, summed
+from simplex_jax._src.models.topics.fits import CountFit, Draw, Shares, results_of
 from simplex_jax._src.runtime import session
 from simplex_jax._src.runtime.checkpoint import ANY, MAPPED
 from simplex_jax._src.runtime.sample_files import Folder
@@ -46,7 +40,7 @@ from simplex_jax._src.runtime.windows import window_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Fit(CountFit):
+class Fit(Editable, CountFit):
     """A fitted topic model; several chains are summarised together.
 
     Topics are numbered as in the first chain; those of the other chains are matched to them.
@@ -87,12 +81,9 @@ class Fit(CountFit):
             trained and numbered as in each chain; empty if there are none.
         stiffness: Stiffness of SMLD at the end, unstable above 2; 0 for other samplers.
         num_empty_documents: Number of documents without a word of the vocabulary.
-        topic_names: Names of topics by number, those of `rename` or of the commands.
         effects: Records of `lda.effects` for the report: by year, of a run of the command on a
             corpus with years.
         correlations: Records of `correlate` for the report, of a run of the command.
-        trained: After `merge`, `drop` or `reorder` the topics as they were trained, `topics` and
-            `alpha`, and `parts`, the numbers of those that each topic now consists of; else None.
     """
 
     settings: Options
@@ -105,20 +96,21 @@ class Fit(CountFit):
     stiffness: float = 0.0
     effects: Sequence[dict[str, Any]] = dataclasses.field(default_factory=list)
     correlations: Sequence[dict[str, Any]] = dataclasses.field(default_factory=list)
-    topic_names: Mapping[int, str] = dataclasses.field(default_factory=dict)
-    trained: editing.Trained | None = None
+
+    _TAKEN = (*Editable._TAKEN, "alpha_sd")
+    _SUMMED = (*Editable._SUMMED, "prevalence_draws", "alpha")
 
     def draws(self) -> list[Draw]:
         """Return the topics to predict documents with: their posterior means, as trained."""
-        trained = editing.as_trained(self)
+        trained = self.as_trained()
         return [Draw(trained.topics, trained.alpha, trained.reported)]
 
     def shards(self, documents: sp.csr_array, *, seed: int) -> Iterator[Shares]:
         """Yield the topic proportions of documents [D, V] given the mean topics, as trained."""
-        trained, most = editing.as_trained(self), self.settings.share_error
+        trained, most = self.as_trained(), self.settings.share_error
         given = trained.topics, trained.alpha, documents
         for part in proportions.shards(*given, seed=seed, share_error=most):
-            yield part._replace(proportions=editing.summed(part.proportions, trained.parts))
+            yield part._replace(proportions=summed(part.proportions, trained.parts))
 
     def to_record(self) -> Topics:
         """Return the topics and the kept samples in the form that `simplex_jax.evaluate` uses."""
@@ -128,95 +120,34 @@ class Fit(CountFit):
     @property
     def titles(self) -> list[str]:
         """Name of each topic: that of `topic_names`, else of its seed words, else ""."""
-        trained = editing.as_trained(self)
+        trained = self.as_trained()
         seeded = seeds.names(self.settings.seed_words, len(trained.topics), self.vocabulary)
         names = [", ".join(filter(None, (seeded[k] for k in part))) for part in trained.parts]
         return [self.topic_names.get(k, name) for k, name in enumerate(names)]
 
-    @property
-    def dropped(self) -> list[int]:
-        """Topics, as trained, that `drop` left out."""
-        return np.flatnonzero(editing.as_trained(self).reported < 0).tolist()
+    def concentrations(self) -> np.ndarray:
+        """Return alpha."""
+        return self.alpha
 
-    @property
-    def leaves_rest(self) -> bool:
-        """Whether topics were dropped, so that the proportions of a document leave their part."""
-        return bool(self.dropped)
+    def rearranged(self, groups: Sequence[tuple[int, ...]]) -> dict[str, Any]:
+        """Return the results over documents of the topics that are left; after a merge, none."""
+        numbers = renumbered(groups)
+        if len(numbers) < len(groups):
+            return {"effects": [], "correlations": []}
+        return {
+            "effects": editing.renumbered_effects(self.effects, numbers),
+            "correlations": editing.renumbered_pairs(self.correlations, numbers),
+        }
 
-    def lines(self) -> list[str]:
-        """Return a line for each topic, the most prevalent first, with its name if it has one."""
-        words = leading_words(self.topics, self.vocabulary)
-        named = [
-            f"[{title}] {leading}" if title else leading
-            for title, leading in zip(self.titles, words, strict=True)
-        ]
-        return topic_lines(self.prevalence, named, stable=self.stable)
-
-    def merge(
+    def merged_from(
         self,
-        topics: Iterable[int] | Iterable[Iterable[int]],
-        *,
-        corpus: Any = None,
-        samples: str | Path | None = None,
+        fitted: Any,
+        groups: Sequence[tuple[int, ...]],
+        merged: Sequence[int],
+        samples: str | Path | None,
     ) -> "Fit":
-        """Return the fit with some topics merged, without a new run.
-
-        In each sample, the proportion of a merged topic in a document is the sum of those of its
-        parts, and so is its prevalence; its word distribution is the mixture of theirs by
-        prevalence, in the samples that were kept. All that is reported about it, its interval and
-        whether it is stable too, comes from these: nothing is approximated. Other topics keep
-        their results to the bit. A merged topic is where the first of its parts was, and later
-        topics move up. `proportions_error` remains that of the topics as trained.
-
-        Args:
-            topics: The topics to merge: `[3, 7]`, or several such groups, `[[3, 7], [1, 12]]`.
-            corpus: The documents of the fit, as given to `lda.fit`. Without them a merged topic has
-                no coherence, and some of its documents no excerpt.
-            samples: Directory of the kept samples of a loaded fit, such as run/samples.
-
-        Raises:
-            ValueError: A topic does not exist or is given twice, or the fit kept no samples.
-
-        Example:
-            >>> import scipy.sparse as sp
-            >>> from simplex_jax import lda
-            >>> counts = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
-            >>> fitted = lda.fit(counts, 3, passes=40, seed=1)
-            >>> merged = fitted.merge([0, 2])
-            >>> merged.num_topics, merged.trained.parts
-            (2, ((0, 2), (1,)))
-            >>> bool(merged.prevalence[0] == fitted.prevalence[[0, 2]].sum())
-            True
-        """
-        groups = editing.merging(topics, self.num_topics)
-        call = f".merge({[list(group) for group in groups if len(group) > 1]})"
-        return editing.edited(self, groups, corpus=corpus, samples=samples, call=call)
-
-    def drop(self, topics: Iterable[int]) -> "Fit":
-        """Return the fit without some topics in its results, without a new run.
-
-        The model keeps them, and they still explain their words: predictions and the numbers of the
-        other topics do not change. So prevalences, and the proportions of a document, sum to less
-        than 1; divide by their sum for proportions among the topics that are left. Later topics
-        move up. `dropped` has those that were left out, by the numbers that they were trained with.
-
-        Raises:
-            ValueError: A topic does not exist or is given twice, or none would be left.
-        """
-        groups = editing.dropping(topics, self.num_topics)
-        out = [k for k in range(self.num_topics) if (k,) not in groups]
-        return editing.edited(self, groups, call=f".drop({out})")
-
-    def reorder(self, topics: Iterable[int]) -> "Fit":
-        """Return the fit with these topics first, and the others after them.
-
-        `fitted.reorder(np.argsort(-fitted.prevalence))` puts the most prevalent first.
-
-        Raises:
-            ValueError: A topic does not exist or is given twice.
-        """
-        groups = editing.reordering(topics, self.num_topics)
-        return editing.edited(self, groups, call=f".reorder({[k for (k,) in groups]})")
+        """Return this fit with what the kept draws say of its merged topics."""
+        return editing.with_draws(self, fitted, groups, merged, samples)
 
     def correlate(
         self,
@@ -266,23 +197,6 @@ class Fit(CountFit):
         """
         asked = DrawOptions(level=level, sweeps=sweeps, seed=seed, samples=samples)
         return correlate(self, corpus, asked)
-
-    def rename(self, names: Mapping[int, str]) -> "Fit":
-        """Return the fit with names for some topics, by number, for its report and tables.
-
-        An empty name removes one. `titles` has all names.
-
-        Raises:
-            ValueError: A topic does not exist.
-
-        Example:
-            >>> import scipy.sparse as sp
-            >>> from simplex_jax import lda
-            >>> fitted = lda.fit(sp.csr_array([[9, 8, 0, 0], [0, 0, 9, 8]]), 2, passes=20)
-            >>> fitted.rename({1: "Farms"}).titles
-            ['', 'Farms']
-        """
-        return editing.renamed(self, names)
 
 
 def prepare(plan: Plan, folder: Folder | None) -> Run:

@@ -11,10 +11,10 @@ from simplex_jax._src.evaluate import composition, covariates, diagnostics
 from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.evaluate.covariates import Design, Term
 from simplex_jax._src.extras import needed
-from simplex_jax._src.models.lda import editing
 from simplex_jax._src.models.lda.draws import DrawOptions, shares_of
 from simplex_jax._src.models.lda.fitting import Fit
 from simplex_jax._src.models.topics.data import as_data, in_memory
+from simplex_jax._src.models.topics.editing import summed
 from simplex_jax._src.options import option, options
 from simplex_jax._src.report.display import counted
 
@@ -198,12 +198,12 @@ def effects(
         smooth=question.smooth,
         available=list(named),
     )
-    parts = editing.as_trained(fitted).parts
+    parts = fitted.as_trained().parts
     means, errors = [], []
     contrasts = np.stack([term.row for term in design.terms])
     regression = composition.Regression(design.matrix, contrasts)
     for chain, shares in shares_of(fitted, counts[worded][design.rows], question, progress):
-        estimate = regression.of(editing.summed(shares, parts))
+        estimate = regression.of(summed(shares, parts))
         # As everywhere, only chains that have a topic contribute to its results.
         means.append(np.where(~fitted.shared[chain][:, None], np.nan, estimate.mean))
         errors.append(estimate.error)

@@ -16,11 +16,10 @@ import numpy as np
 from simplex_jax._src.evaluate import diagnostics, matching
 from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.models.lda.correlations import NUMBERS, placed
-from simplex_jax._src.models.lda.editing import Trained
 from simplex_jax._src.models.lda.fitting import Fit
 from simplex_jax._src.models.lda.regression import column_of
 from simplex_jax._src.models.records import Array, Files, Saved
-from simplex_jax._src.models.topics import tables
+from simplex_jax._src.models.topics import editing, tables
 from simplex_jax._src.models.topics.report import (
     INTERVAL,
     OVER_CHAINS,
@@ -30,16 +29,12 @@ from simplex_jax._src.models.topics.report import (
     topic_rows,
 )
 from simplex_jax._src.report import display, page
-from simplex_jax._src.report.display import counted
 from simplex_jax._src.report.page import measured
 from simplex_jax._src.report.topic_map import positions
-from simplex_jax._src.runtime import output, saved
+from simplex_jax._src.runtime import output
 
 CORRELATIONS = "topic_correlations.csv"
 """The file of correlations of topics, of a run that has computed them."""
-
-TRAINED = "trained.npz"
-"""The file of topics as trained, of a fit that has merged some or left some out."""
 
 _LARGEST = 5
 _SECTIONS = (
@@ -51,18 +46,15 @@ _SECTIONS = (
 
 def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     """Return the context of the report's template, with `top_words` words of each topic."""
-    rows = topic_rows(fitted, top_words, fitted.alpha, fitted.alpha_sd, fitted.titles)
+    rows = topic_rows(fitted, top_words, fitted.alpha, fitted.alpha_sd)
     settings, effects, together = fitted.settings, _trends(fitted, rows), _together(fitted, rows)
     together_section = [("together", "Together")] if together else []
     _, perplexity = page.latest(fitted.metrics, "perplexity")
     assert settings.chains is not None  # settled
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
-    if fitted.trained is not None:
-        for row, parts in zip(rows, fitted.trained.parts, strict=True):
-            row["parts"] = parts if len(parts) > 1 else None
     return overview(fitted, rows, positions(fitted.topics), "perplexity") | {
         "lead": f"Latent Dirichlet allocation, sampled by {settings.sampler}{chains}, "
-        f"seed {settings.seed}.{_edits(fitted)}",
+        f"seed {settings.seed}.{editing.described(fitted)}",
         "sections": (*_SECTIONS, *together_section, *_columns_of(effects)),
         "tiles": [
             ("held-out perplexity", display.count(perplexity)),
@@ -210,19 +202,6 @@ def _points(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) ->
 
 def _columns_of(effects: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(f"by-{n}", f"By {column['name']}") for n, column in enumerate(effects, start=1)]
-
-
-def _edits(fitted: Fit) -> str:
-    """Return a sentence on topics that were merged or left out after the run, "" without."""
-    if fitted.trained is None:
-        return ""
-    merged = sum(len(part) > 1 for part in fitted.trained.parts)
-    done = [
-        f"{counted(number, 'topic')} {'was' if number == 1 else 'were'} {what}"
-        for number, what in ((merged, "merged from others"), (len(fitted.dropped), "left out"))
-        if number
-    ]
-    return f" After the run, {' and '.join(done)}." if done else ""
 
 
 def _goal(fitted: Fit) -> list[tuple[str, str]]:
@@ -403,44 +382,30 @@ def summary(fitted: Fit) -> dict[str, Any]:
         "stiffness": fitted.stiffness,
         "effects": list(fitted.effects),
         "correlations": list(fitted.correlations),
-        "topic_names": {str(k): name for k, name in fitted.topic_names.items()},
-        "parts": None if fitted.trained is None else fitted.trained.parts,
+        **editing.summary(fitted),
         "samples_of_prevalence": len(fitted.prevalence_draws),
     }
 
 
 def sizes(run: Saved) -> dict[str, int]:
     """Return the sizes of the arrays of a fit; see `tables.sizes`."""
-    parts = run.summary["parts"]
-    topics = run.settings.num_topics if parts is None else len(parts)
     more = {"S": int(run.summary["samples_of_prevalence"]), "C": len(run.summary["shared"])}
-    return tables.sizes(run) | more | {"K": topics}
+    return tables.sizes(run) | more
 
 
 def restore(run: Saved) -> dict[str, Any]:
     """Return the attributes of a fit from its files."""
-    topics, trained = len(run.arrays["topics"]), _trained(run)
-    return tables.restore(run) | {
-        "trained": trained,
-        "order": np.asarray(run.summary["order"], int).reshape(-1, run.settings.num_topics),
-        "stiffness": float(run.summary["stiffness"]),
-        "topic_names": {int(k): str(name) for k, name in run.summary["topic_names"].items()},
-        "effects": [_effect(record, topics) for record in run.summary["effects"]],
-        "correlations": [_pair(record, topics) for record in run.summary["correlations"]],
-    }
-
-
-def _trained(run: Saved) -> Trained | None:
-    """Return the topics as trained of a fit with merged or left out topics, else None."""
-    if run.summary["parts"] is None:
-        return None
-    number, words = run.settings.num_topics, run.arrays["topics"].shape[1]
-    shapes = {"topics": (number, words), "alpha": (number,)}
-    parts = tuple(tuple(map(int, part)) for part in run.summary["parts"])
-    used = [topic for part in parts for topic in part]
-    if not all(parts) or len({*used}) < len(used) or not {*used} <= {*range(number)}:
-        raise ValueError("no such topics")
-    return Trained(**saved.load_arrays(run.directory / TRAINED, shapes), parts=parts)
+    topics = len(run.arrays["topics"])
+    return (
+        tables.restore(run)
+        | editing.restore(run)
+        | {
+            "order": np.asarray(run.summary["order"], int).reshape(-1, run.settings.num_topics),
+            "stiffness": float(run.summary["stiffness"]),
+            "effects": [_effect(record, topics) for record in run.summary["effects"]],
+            "correlations": [_pair(record, topics) for record in run.summary["correlations"]],
+        }
+    )
 
 
 def write(fitted: Fit, place: Path) -> None:
@@ -450,8 +415,7 @@ def write(fitted: Fit, place: Path) -> None:
         write_correlations(place / CORRELATIONS, fitted, fitted.correlations)
     else:  # of a run before it went on, for example
         (place / CORRELATIONS).unlink(missing_ok=True)
-    if (trained := fitted.trained) is not None:
-        output.write_npz(place / TRAINED, {"topics": trained.topics, "alpha": trained.alpha})
+    editing.write(fitted, place)
 
 
 def write_correlations(path: Path, fitted: Fit, records: Iterable[Mapping[str, Any]]) -> None:
@@ -490,7 +454,7 @@ def _pair(record: dict[str, Any], topics: int) -> dict[str, Any]:
 
 
 FILES = Files(
-    names=(*tables.NAMES, TRAINED, CORRELATIONS),
+    names=(*tables.NAMES, editing.TRAINED, CORRELATIONS),
     arrays={
         tables.TOPICS: {
             "topics": Array("KV"),

@@ -1,5 +1,6 @@
 """The commands of the spherical admixture model."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simplex_jax._src import corpus as corpora
-from simplex_jax._src.cli import console, counts, options
+from simplex_jax._src.cli import console, counts, edits, options
 from simplex_jax._src.cli.commands import Commands, Other, Transform, load
 from simplex_jax._src.cli.console import one_line_errors
 from simplex_jax._src.corpus import VectorReading
@@ -26,7 +27,7 @@ from simplex_jax._src.models.sam.data import check_directions, check_weighting, 
 from simplex_jax._src.models.sam.fitting import EVALUATED, as_trained, infer, log_densities
 from simplex_jax._src.models.sam.joint import to_device
 from simplex_jax._src.models.sam.report import strongest
-from simplex_jax._src.models.topics import fits
+from simplex_jax._src.models.topics import editing
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime import output
@@ -149,12 +150,12 @@ def _announce(plan: Plan) -> str:
 
 def _outcome(fitted: Fit) -> str:
     """Describe the topics, one line each, the most prevalent first, with their absent words."""
-    words = strongest(fitted, 9, 3)
-    return "\n".join(
-        fits.topic_lines(
-            fitted.prevalence, [" ".join(leading) for leading in words], stable=fitted.stable
-        )
-    )
+    return "\n".join(fitted.described_by(map(" ".join, strongest(fitted, 9, 3))))
+
+
+def _complete(fitted: Fit, plan: Plan, source: dict[str, Any], directory: Path) -> Fit:
+    """Return a fit with the names of its topics from before it went on."""
+    return dataclasses.replace(fitted, topic_names=editing.kept_names(directory))
 
 
 def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, Any]) -> Other:
@@ -178,7 +179,8 @@ def _transform(
     fitted: Fit, other: Other, out: Path, seed: int, every: bool, progress: Progress
 ) -> list[Path]:
     proportions = infer(fitted, other.data, seed=seed)
-    directories.write_proportions(out, other.names, proportions.shape[1], [(proportions, None)])
+    parts, rest = [(proportions, None)], fitted.leaves_rest
+    directories.write_proportions(out, other.names, proportions.shape[1], parts, rest=rest)
     return [out]
 
 
@@ -213,7 +215,7 @@ def evaluate(
     other = _other(fitted, input, reading, earlier)
     say(other.coverage)
     documents: Data = check_directions(other.data, str(input))
-    inputs = jnp.asarray(fitted.topics), to_device(documents.vectors.values)
+    inputs = jnp.asarray(fitted.as_trained().topics), to_device(documents.vectors.values)
     concentrations = fitted.alpha, fitted.kappa1
     key_prior = jax.random.split(jax.random.key(seed))[1]
     exact = log_densities(fitted, documents, seed, samples)
@@ -270,4 +272,8 @@ COMMANDS = Commands(
         write=_transform,
     ),
     evaluate=evaluate,
+    named="when it is resumed",
+    complete=_complete,
+    following=edits.following(MODEL),
+    more=(edits.edit_command(MODEL, _outcome),),
 )

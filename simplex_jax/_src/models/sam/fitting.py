@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,7 +28,7 @@ from simplex_jax._src.models.sam import density, joint, local, model, variationa
 from simplex_jax._src.models.sam.data import Data, check_directions, match_vocabulary
 from simplex_jax._src.models.sam.joint import to_device
 from simplex_jax._src.models.sam.options import Options, hyperparameters, learned, local_step
-from simplex_jax._src.models.topics.fits import TopicFit
+from simplex_jax._src.models.topics.editing import Editable, summed
 from simplex_jax._src.models.topics.report import INTERVAL, interval_kinds
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.report.examples import representative
@@ -258,7 +259,7 @@ EVALUATED = 1_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Fit(TopicFit):
+class Fit(Editable):
     """A fitted spherical admixture model; several chains are pooled.
 
     Topics are numbered as in the first chain, and the topics of the other chains are matched to
@@ -295,7 +296,7 @@ class Fit(TopicFit):
         excluded: Names of the documents without a direction.
         coherence: NPMI over the documents of the words with the largest loadings, float64 [K].
         examples: Representative documents of each topic.
-        order: Topic of each chain that was matched to each topic, int [chains, K].
+        order: Topic of each chain that was matched to each topic, int [chains, K]; as trained.
         shared: Whether that is the same topic, bool [chains, K], see `matching.align`: means and
             standard deviations of a topic pool the chains that have it.
         samples: Posterior draws kept in memory: arrays "topics" [S, chains, K, V], "alpha", "sigma"
@@ -315,10 +316,32 @@ class Fit(TopicFit):
     excluded: tuple[str, ...]
     order: np.ndarray
 
+    _TAKEN = (*Editable._TAKEN, "length")
+
+    def concentrations(self) -> np.ndarray:
+        """Return alpha of each topic."""
+        return np.full(self.num_topics, self.alpha)
+
+    def merged_from(
+        self,
+        fitted: Any,
+        groups: Sequence[tuple[int, ...]],
+        merged: Sequence[int],
+        samples: str | Path | None,
+    ) -> "Fit":
+        """Raise a ValueError: what is kept does not say what a merged topic would be."""
+        raise ValueError(
+            "merge: the topics of sam are directions of length 1, which do not add up to one, and "
+            "its samples have no proportions of documents by which they could be weighed: fit "
+            "fewer topics (num_topics, --topics), or drop and rename some"
+        )
+
     def to_record(self) -> Topics:
         """Return the topics and the kept samples for `simplex_jax.evaluate`."""
+        parts = [part for (part,) in self.as_trained().parts]
+        order = self.order[:, parts]
         return Topics(
-            self.topics, self.metrics, self.samples, self.order, self.vocabulary, self.interrupted
+            self.topics, self.metrics, self.samples, order, self.vocabulary, self.interrupted
         )
 
 
@@ -455,12 +478,14 @@ def describe(plan: Plan) -> dict[str, Any]:
 def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
     """Return the topic proportions of other documents, of any vocabulary; see `Fit.transform`."""
     documents = match_vocabulary(data, fitted.vocabulary, fitted.idf, fitted.weighting)
+    trained = fitted.as_trained()
     if not documents.rows.size:
-        return documents.scatter_to_all(np.zeros((0, len(fitted.topics)), np.float32))
+        none = np.zeros((0, len(trained.topics)), np.float32)
+        return summed(documents.scatter_to_all(none), trained.parts)
     proportions = transform(
-        fitted.topics, documents.vectors, alpha=fitted.alpha, kappa1=fitted.kappa1, seed=seed
+        trained.topics, documents.vectors, alpha=fitted.alpha, kappa1=fitted.kappa1, seed=seed
     )
-    return documents.scatter_to_all(proportions)
+    return summed(documents.scatter_to_all(proportions), trained.parts)
 
 
 def score(fitted: Fit, data: Any, *, seed: int = 0) -> float:
@@ -476,7 +501,7 @@ def log_densities(
     """Return the log densities of documents with a direction, by importance sampling."""
     return density.estimate(
         jax.random.split(jax.random.key(seed))[0],
-        jnp.asarray(fitted.topics),
+        jnp.asarray(fitted.as_trained().topics),
         to_device(documents.vectors.values),
         fitted.alpha,
         fitted.kappa1,

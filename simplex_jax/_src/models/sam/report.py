@@ -11,7 +11,7 @@ from simplex_jax._src.evaluate.matching import cosine
 from simplex_jax._src.models.records import Array, Files, Saved
 from simplex_jax._src.models.sam.fitting import CONCENTRATIONS, Fit
 from simplex_jax._src.models.sam.options import learned
-from simplex_jax._src.models.topics import tables
+from simplex_jax._src.models.topics import editing, tables
 from simplex_jax._src.models.topics.report import (
     OVER_CHAINS,
     TITLES,
@@ -34,7 +34,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
     chains = f" in {settings.chains} chains" if settings.chains > 1 else ""
     return overview(fitted, rows, positions(fitted.topics, cosine), "log_perplexity") | {
         "lead": f"Spherical admixture model, sampled by {settings.sampler}{chains}, "
-        f"seed {settings.seed}.",
+        f"seed {settings.seed}.{editing.described(fitted)}",
         "sections": _SECTIONS,
         "tiles": [
             ("held-out log-perplexity", display.count(perplexity)),
@@ -142,7 +142,10 @@ def write(fitted: Fit, place: Path) -> None:
     """
     words = map(" ".join, strongest(fitted, _TOP_WORDS, _ABSENT_WORDS))
     rows = rows_of_words(fitted)
-    tables.write_all(fitted, place, None, rows, "loading", fitted.prevalence, words)
+    written = "loading", fitted.prevalence, words
+    rest, named = fitted.leaves_rest, any(fitted.titles)
+    tables.write_all(fitted, place, None, rows, *written, rest=rest, named=named)
+    editing.write(fitted, place)
 
 
 def rows_of_words(fitted: Fit) -> Iterable[tuple[object, ...]]:
@@ -152,18 +155,19 @@ def rows_of_words(fitted: Fit) -> Iterable[tuple[object, ...]]:
         fitted, loadings, fitted.topics_sd, fitted.topics_range, normal_interval
     )
     words = signed_words(fitted.topics, _TOP_WORDS, _ABSENT_WORDS)
+    names = [[title] if any(fitted.titles) else [] for title in fitted.titles]
     for topic, (most, least) in enumerate(words):
         ranked = [*enumerate(most, start=1), *((-rank, w) for rank, w in enumerate(least, start=1))]
         for rank, word in ranked:
             numbers = (array[topic, word] for array in (loadings, lower, upper))
             shown = (f"{number:.6g}" for number in numbers)
-            yield topic, rank, fitted.vocabulary[word], *shown, TITLES[kinds[topic]]
+            yield topic, rank, fitted.vocabulary[word], *shown, TITLES[kinds[topic]], *names[topic]
 
 
 def summary(fitted: Fit) -> dict[str, Any]:
     """Return the fields of `summary.json` for a spherical admixture model."""
     own = {"order": fitted.order, "idf": fitted.weighting, "excluded": fitted.excluded}
-    return tables.common_summary(fitted) | own
+    return tables.common_summary(fitted) | editing.summary(fitted) | own
 
 
 def restore(run: Saved) -> dict[str, Any]:
@@ -172,16 +176,20 @@ def restore(run: Saved) -> dict[str, Any]:
     if not np.allclose(lengths, 1, atol=1e-3):
         raise RunError(f"{run.directory / tables.TOPICS}: the topics are not of length 1")
     order, weighting = np.asarray(run.summary["order"], int), run.summary["idf"]
-    return tables.common(run)[0] | {
-        **{name: float(run.arrays[name]) for name in _SCALARS},
-        "weighting": None if weighting is None else str(weighting),
-        "excluded": tuple(str(name) for name in run.summary["excluded"]),
-        "order": order.reshape(-1, run.settings.num_topics),
-    }
+    return (
+        tables.common(run)[0]
+        | editing.restore(run)
+        | {
+            **{name: float(run.arrays[name]) for name in _SCALARS},
+            "weighting": None if weighting is None else str(weighting),
+            "excluded": tuple(str(name) for name in run.summary["excluded"]),
+            "order": order.reshape(-1, run.settings.num_topics),
+        }
+    )
 
 
 FILES = Files(
-    names=tables.NAMES,
+    names=(*tables.NAMES, editing.TRAINED),
     arrays={
         tables.TOPICS: {
             "topics": Array("KV", least=-1.001),

@@ -1,6 +1,6 @@
 """Topics for people: intervals, lines of text, and the variables of the report's templates."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -65,9 +65,8 @@ def topic_rows(
     top_words: int,
     alpha: np.ndarray,
     alpha_sd: np.ndarray,
-    names: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the template variables of each topic, in topic order, with names if given.
+    """Return the template variables of each topic, in topic order.
 
     Its concentration in the proportions of documents, of `alpha` [K], is shown if it was learned.
     """
@@ -93,7 +92,6 @@ def topic_rows(
             )
         ]
         row |= {
-            "name": None if names is None else names[k],
             "leading": [word["word"] for word in words[:3]],
             "words": words,
             "alpha": {end: measured(float(part[k])) for end, part in learned.items()},
@@ -109,12 +107,14 @@ def common_rows(fitted: TopicFit) -> list[dict[str, Any]]:
     )
     scale = float(np.fmax(prevalence, upper).max()) or 1.0
     intervals = bars(prevalence, lower, upper, scale, over_chains=kinds == OVER_CHAINS)
-    stable = matching.stable(fitted.shared)
+    stable, names = matching.stable(fitted.shared), getattr(fitted, "titles", None)
+    trained = getattr(fitted, "trained", None)
+    parts = [()] * len(prevalence) if trained is None else trained.parts
     return [
         {
             "number": k,
-            "name": None,
-            "parts": None,  # numbers of the topics that were merged into it
+            "name": None if names is None else names[k],
+            "parts": parts[k] if len(parts[k]) > 1 else None,  # topics merged into it
             "stable": bool(stable[k]) if len(fitted.shared) > 1 else None,
             "share": share,
             "coherence": measured(float(fitted.coherence[k])),

@@ -89,10 +89,15 @@ def common_summary(fitted: TopicFit) -> dict[str, Any]:
 
 
 def sizes(run: Saved) -> dict[str, int]:
-    """Return the numbers of topics, from the options, words, ends of a range, and their words."""
+    """Return the numbers of topics, words, ends of a range, and their words.
+
+    The topics are those of the options, unless some were merged or left out.
+    """
+    parts = run.summary.get("parts")
     words = len(saved.load_vocabulary(run.directory))
     ranged = words if len(run.summary["shared"]) > 1 else 0
-    return {"K": run.settings.num_topics, "V": words, "E": 2, "R": ranged}
+    topics = run.settings.num_topics if parts is None else len(parts)
+    return {"K": topics, "V": words, "E": 2, "R": ranged}
 
 
 def restore(run: Saved) -> dict[str, Any]:
