@@ -46,7 +46,7 @@ def completed(words):
                 *(f"plain,{name}" for name in (*COMMON, "effects", "correlate", "edit", "store")),
             ],
         ),
-        ("simplex-jax hdp ", ["file,", *(f"plain,{name}" for name in COMMON)]),
+        ("simplex-jax hdp ", ["file,", *(f"plain,{name}" for name in (*COMMON, "edit"))]),
         ("simplex-jax lda rep", ["file,rep", "plain,report"]),
     ],
 )
