@@ -30,7 +30,7 @@ from simplex_jax._src.draws.poisson import poisson_by_xla
 pytestmark = native_code.on_cpu(native.LIBRARY)
 
 SIZE = 100_000
-START, START_OF_CIR = "static_cast<uint32_t>(first)", "static_cast<uint32_t>(first_column)"
+START, START_OF_CIR = "static_cast<uint32_t>(first),", "static_cast<uint32_t>(first_column);"
 KEY = jax.random.key(0)
 
 
@@ -317,7 +317,7 @@ def test_a_bound_that_is_asked_first_changes_no_draw(old, new, tmp_path, getkey)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        *((f"draws.offsets[row] + {at};", f"{at};") for at in (START, START_OF_CIR)),
+        *((f"draws.offsets[row] + {at}", at) for at in (START, START_OF_CIR)),
         ("words(key, 1, at + start,", "words(key, 1, at,"),
         ("load(left.places + i) + start", "load(left.places + i)"),
     ],

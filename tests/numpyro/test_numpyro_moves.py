@@ -110,7 +110,7 @@ def test_short_moves_of_gamma_sites_are_accepted() -> None:
         return -jnp.exp(y) * (8 * digamma(jnp.exp(y)) + known)
 
     y = jnp.log(8.5 / known)
-    exposure = gamma_moves.exposure(y, slope(y), slope(y + jnp.log(gamma_moves.SCALING)))
+    exposure = gamma_moves.exposure(y, slope(y), slope(gamma_moves.scale_up(y)))
 
     def probability(key, step):
         key_start, *keys = jax.random.split(key, 3)

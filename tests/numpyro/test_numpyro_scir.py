@@ -6,7 +6,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from scipy import stats
+from numpyro.infer import MCMC
+from scipy import special, stats
 from support import numpyro_cases as cases
 from support.statistics_checks import dkwm, family, mean_z, variance_z
 
@@ -40,6 +41,37 @@ def test_conjugate_sites_are_drawn_exactly(getkey) -> None:
         mutant |= uniform(f"p{j}", stats.beta(1 + count, 20 - count).cdf(p[:, j]))
     assert not family(checks)
     assert family(mutant)
+
+
+def rare(shape, scale):
+    r = numpyro.sample("r", dist.Gamma(shape, 1.0))
+    numpyro.sample("x", dist.Poisson(scale * r), obs=0.0)
+
+
+def precision(shape, scale):
+    r = numpyro.sample("r", dist.Gamma(shape, 1.0))
+    numpyro.sample("x", dist.Normal(0.0, 1 / jnp.sqrt(r)).expand([3]), obs=jnp.full(3, scale))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "scale"),
+    [(rare, 0.01, 1.0), (rare, 0.001, 1e-3), (rare, 0.1, 1e4), (precision, 0.001, 1.0)],
+)
+def test_conjugate_gamma_sites_are_drawn_exactly(getkey, model, shape, scale) -> None:
+    """By all chains, where values span hundreds of orders of magnitude, and at any scale.
+
+    The steps are enough for atypical values, of which rounding used to make a jump of the density.
+    """
+    options = {"num_warmup": 0, "num_samples": 400, "num_chains": 64, "progress_bar": False}
+    mcmc = MCMC(SCIR(model), chain_method="vectorized", **options)
+    mcmc.run(getkey(), shape, scale)
+    assert mcmc.last_state.tuning["r"].exact.all()
+    assert (mcmc.last_state.tuning["r"].bound < 0.01).all()
+    a, b = (shape, 1 + scale) if model is rare else (shape + 1.5, 1 + 1.5 * scale**2)
+    y = np.asarray(mcmc.last_state.z["r"], np.float64)
+    moments = special.digamma(a) - np.log(b), special.polygamma(1, a)
+    assert not family({"mean": mean_z(y, *moments)})
+    assert family({"another": mean_z(y, moments[0] + moments[1] ** 0.5, moments[1])})
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_the_check_of_invariance_sees_mutants(mutant, seed):
 X, STEP, ROWS = np.array([0.5, 0.2, 0.3]), 0.01, 20_000
 
 
-def accept_all(key, log_ratio, valid):
+def accept_all(key, log_ratio, value, h):
     return jnp.exp(log_ratio), lambda new, old: new
 
 

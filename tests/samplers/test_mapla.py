@@ -102,7 +102,7 @@ def test_the_proposal_has_its_law(getkey, monkeypatch):
         return checks.family(proposal_checks(np.asarray(moved.position, np.float64)))
 
     monkeypatch.setattr(
-        metropolis, "decide", lambda key, ratio, valid: (ratio, lambda new, old: new)
+        metropolis, "decide", lambda key, ratio, value, h: (ratio, lambda new, old: new)
     )
     hessian = metrics.hessian_metric(laws.barrier)
     assert not rejected(hessian)

@@ -338,7 +338,19 @@ def evaluate(
         return others + sum(priors.values()), (others, priors, by_row, extras)
 
     counts, (others, priors, by_row, extras) = jax.grad(total, has_aux=True)(native)
+    counts = {name: _without_underflow(native[name], count) for name, count in counts.items()}
     return Density(others, priors, by_row, counts, *extras)
+
+
+def _without_underflow(y: jax.Array, count: jax.Array) -> jax.Array:
+    """Return counts with 0 instead of NaN at tiny values.
+
+    There a product of the model underflows, and a derivative is 0 / 0: of no events of a Poisson
+    distribution at a thousandth of a rate of 1e-38, for example. The log density, which decides
+    whether moves are accepted, is then that of a rate of 0: events have none.
+    """
+    is_tiny = y < jnp.log(jnp.finfo(y.dtype).tiny) / 2
+    return jnp.where(is_tiny & jnp.isnan(count), 0, count)
 
 
 def _reference(kind: Kind, y: jax.Array, *, least: bool) -> tuple[jax.Array, ...]:

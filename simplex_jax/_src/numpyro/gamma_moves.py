@@ -39,9 +39,19 @@ class Move(NamedTuple):
     counts: jax.Array
 
 
+def scale_up(y: jax.Array) -> jax.Array:
+    """Return log(SCALING x) for y = log x."""
+    return y + jnp.log(SCALING).astype(y.dtype)
+
+
 def exposure(y: jax.Array, slope: jax.Array, scaled_slope: jax.Array) -> jax.Array:
-    """Return e, at least 0, from the values of dL / dlog x = n - e x at x and at SCALING x."""
-    e = jnp.maximum((slope - scaled_slope) / ((SCALING - 1) * jnp.exp(y)), 0)
+    """Return e, at least 0, from the values of dL / dlog x = n - e x at x and at SCALING x.
+
+    Of a large negative y, log(SCALING x) is rounded, so what x was in fact multiplied by is not
+    quite SCALING.
+    """
+    x, scaled = jnp.exp(y), jnp.exp(scale_up(y))
+    e = jnp.maximum((slope - scaled_slope) / (scaled - x), 0)
     return jnp.where(jnp.isfinite(e), e, 0)
 
 

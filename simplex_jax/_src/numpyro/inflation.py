@@ -139,7 +139,8 @@ def check_expected(
     plates: Mapping[str, tuple[int, int]], names: str, noise: Noise, hint: str = ""
 ) -> None:
     """Warn if the noise that is expected for similar rows is too large, unless it is traced."""
-    if isinstance(noise.inflation, jax.core.Tracer) or noise.inflation <= MOST:
+    # A comparison of arrays would be traced under `jit`, even that of known ones.
+    if isinstance(noise.inflation, jax.core.Tracer) or float(noise.inflation) <= MOST:
         return
     sizes = ", ".join(f"{shown} of {size} rows" for size, shown in plates.values())
     warnings.warn(

@@ -362,6 +362,7 @@ class _Proposal(NamedTuple):
     shapes: tuple[jax.Array, jax.Array]  # of the gamma distributions at both ends
     falls: tuple[jax.Array, jax.Array] | tuple[float, float]  # rate times value at both ends
     sizes: jax.Array  # of the numbers whose difference a shape is
+    leverage: jax.Array  # nats for each unit by which the shape at the other end is off
     clamped: jax.Array  # fraction of shapes that are not positive
     total: jax.Array  # the total that fits both ends
 
@@ -380,7 +381,7 @@ def metropolis_step(keys: jax.Array, site: Site, state: State, evaluate: Evaluat
             tuning.magnitude(here, y, shapes[0], proposal.falls[0]),
             tuning.magnitude(there, proposal.y, shapes[1], proposal.falls[1]),
         ],
-        proposal.y - y,
+        jnp.abs(proposal.y - y) + proposal.leverage,
         simplex_moves.rounding(shapes[0], proposal.sizes),
     )
 
@@ -453,6 +454,7 @@ def _propose_on_simplex(
         (a.used, a_there.used),
         (0.0, 0.0),
         sizes,
+        simplex_moves.leverage(before, a.used),
         (a.raw <= 0).mean(dtype=y.dtype),
         tuning.fit_total((y, move.y), (counts, there.counts[name]), alpha, exposure),
     )
@@ -464,8 +466,10 @@ def _propose_gamma(
     name = site.name
     y, old = state.z[name], state.tuning[name]
     prior = here.parameters[name]
-    # If nothing depends on the site, the exposure is most accurate at its current value.
-    place = jnp.where(old.exact, y, jnp.log(old.centre))
+    # If nothing depends on the site, any value will do, and the exposure is the more accurate the
+    # larger it is beside the count.
+    centre = jnp.log(old.centre)
+    place = jnp.where(old.exact, jnp.maximum(y, centre), centre)
     place = jnp.maximum(place, jnp.log(_LEAST * prior[0] / prior[1]))
     exposure = tuning.exposure(name, state.z, place, evaluate)
     gamma = gamma_moves.conditional(prior, y, here.counts[name], exposure)
@@ -479,7 +483,9 @@ def _propose_gamma(
     gamma_there = gamma_moves.conditional(prior, move.y, there.counts[name], exposure)
     ratio = gamma_moves.log_ratio(move, prior, y, gamma, gamma_there, step)
     values = jnp.exp(y), jnp.exp(move.y)
-    sizes = jnp.abs(here.counts[name]) + exposure * sum(values)
+    # The exposure has the rounding of the counts, relative to the value at which it was measured.
+    rounded = jnp.abs(gamma.raw - prior[0]) * jnp.exp(move.y - place)
+    sizes = jnp.abs(here.counts[name]) + exposure * sum(values) + rounded
     return _Proposal(
         move.y,
         there,
@@ -487,6 +493,7 @@ def _propose_gamma(
         (gamma.shape, gamma_there.shape),
         (gamma.rate * values[0], gamma.rate * values[1]),
         sizes,
+        simplex_moves.leverage(y + jnp.log(gamma.rate), gamma.shape),
         (gamma.raw <= 0).mean(dtype=y.dtype),
         old.total.value,
     )

@@ -241,6 +241,15 @@ def _at_zero(y: Sequence[jax.Array], counts: Sequence[jax.Array]) -> jax.Array:
     return jnp.where(apart, (low - share * high) / jnp.where(apart, 1 - share, 1), 0)
 
 
+def leverage(log_scale: jax.Array, a: jax.Array) -> jax.Array:
+    """Return a bound on the derivative of `change_of_shapes` in a', at a and without counts.
+
+    It is log_scale - digamma(a), and digamma(a) is between log(a) - 1 / a and log(a). The larger of
+    two shapes has the smaller one's bound.
+    """
+    return jnp.abs(log_scale - jnp.log(a)) + 1 / a
+
+
 def same(one: jax.Array, other: jax.Array, size: jax.Array) -> jax.Array:
     """Return whether shapes are equal up to rounding and undetectable differences.
 

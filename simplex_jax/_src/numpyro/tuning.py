@@ -12,7 +12,8 @@ half a unit in the last place, the roundings and their sizes are:
   / R) u, since the log factorial of a term of n_j / R has that size;
 - the sum of the terms, in a tree as in XLA: the sum T of their absolute values times u for the last
   level; lower levels matter less, because their errors have independent signs;
-- the shapes at both ends, `simplex_moves.rounding`, times the change of y_j that they multiply;
+- the shapes at both ends, `simplex_moves.rounding`, times the change of y_j that they multiply, and
+  where they differ from one another, times `simplex_moves.leverage`;
 - in the rest of the ratio, log theta_j of up to |y_j| + log(a_j), as sum and factor of a_j.
 
 Each of the sizes M = T + sum_j [a_j (1 + |y_j| + log(1 + a_j / R)) + e_j exp(y_j)] thus has about 4
@@ -90,10 +91,12 @@ def probe(name: str, kind: Kind, y: Values, step: jax.Array, evaluate: Evaluate)
     """
     value = y[name]
     if not kind.on_simplex:
+        # At smaller values, which a start may have, the slopes of the likelihood underflow.
+        value = jnp.maximum(value, jnp.log(jnp.finfo(value.dtype).tiny) / 2)
         # Each number changes by a different factor: with one factor, a product of sites would pass.
         places = [value, value + _normals(0, value)]
         gammas = [gamma_conditional(name, {**y, name: place}, evaluate) for place in places]
-        return _probe_gamma(name, places, gammas, step)
+        return _probe_gamma(name, y[name], places, gammas, step)
     places, densities = _probed(name, y, evaluate)
     return _probe_simplex(name, value, places, densities, step)
 
@@ -106,16 +109,19 @@ def _normals(seed: int, like: jax.Array) -> np.ndarray:
 @partial(jax.jit, static_argnames="name")
 def _probe_gamma(
     name: str,
+    value: jax.Array,
     places: Sequence[jax.Array],
     gammas: Sequence[tuple[gamma_moves.Gamma, Density]],
     step: jax.Array,
 ) -> Tuning:
     (gamma, here), (other, there) = gammas
     falls = gamma.rate - here.parameters[name][1]
-    exact = same_gamma(gamma, other)
+    size = sum(jnp.abs(at.counts[name]) for at in (here, there))
+    size += falls * sum(jnp.exp(place) for place in places)
+    exact = same_gamma(gamma, other, size)
     exact &= _agrees(name, places, (here, there), (gamma.shape, other.shape), falls)
     yes = jnp.ones((), bool)
-    return _unmoved(places[0], exact, Total(jnp.zeros((), places[0].dtype), yes), step)
+    return _unmoved(value, exact, Total(jnp.zeros((), value.dtype), yes), step)
 
 
 @partial(jax.jit, static_argnames="name")
@@ -270,14 +276,14 @@ def _gamma_given(name: str, y: jax.Array, here: Density, scaled: Density) -> gam
 
 def exposure(name: str, y: Values, place: jax.Array, evaluate: Evaluate) -> jax.Array:
     """Return the rate at which a site's counts fall with its value, at native values."""
-    places = jnp.stack([place, _scaled_up(place)])
+    places = jnp.stack([place, gamma_moves.scale_up(place)])
     # A loop: a second evaluation would compile as long as the first.
     slopes = jax.lax.map(lambda at: _anywhere({**y, name: at}, evaluate).counts[name], places)
     return gamma_moves.exposure(place, *slopes)
 
 
 def _scaled(name: str, y: Values, evaluate: Evaluate) -> Density:
-    return _anywhere({**y, name: _scaled_up(y[name])}, evaluate)
+    return _anywhere({**y, name: gamma_moves.scale_up(y[name])}, evaluate)
 
 
 def _anywhere(y: Values, evaluate: Evaluate) -> Density:
@@ -290,17 +296,13 @@ def _anywhere(y: Values, evaluate: Evaluate) -> Density:
         return evaluate(y)
 
 
-def _scaled_up(y: jax.Array) -> jax.Array:
-    return y + jnp.log(gamma_moves.SCALING).astype(y.dtype)
-
-
-def same_gamma(one: gamma_moves.Gamma, other: gamma_moves.Gamma) -> jax.Array:
+def same_gamma(one: gamma_moves.Gamma, other: gamma_moves.Gamma, size: jax.Array) -> jax.Array:
     """Return whether two gamma distributions are equal up to rounding; see `simplex_moves.same`."""
     # A rate may scale the variate by a thousandth of its standard deviation.
     shape = jnp.maximum(one.shape, 1)
     ratio = jnp.abs(jnp.log(other.rate) - jnp.log(one.rate))
     allowed = 1e-3 / jnp.sqrt(shape) + 50 * jnp.finfo(shape.dtype).eps
-    return simplex_moves.same(one.shape, other.shape, one.shape) & (ratio <= allowed).all()
+    return simplex_moves.same(one.shape, other.shape, size) & (ratio <= allowed).all()
 
 
 def adapt(
@@ -321,9 +323,8 @@ def adapt(
     dtype = tuning.log_step.dtype
     # The log density is in double precision if anything in the model is.
     probability = probability.astype(dtype)
-    gain = jnp.where(
-        (step < num_warmup) & ~tuning.exact, (step + 1).astype(dtype) ** -0.6, 0
-    ).astype(dtype)
+    weight = jnp.where(step < num_warmup, (step + 1).astype(dtype) ** -0.6, 0).astype(dtype)
+    gain = jnp.where(tuning.exact, 0, weight)
     since = (jnp.where(step < num_warmup, step, step - num_warmup) + 1).astype(dtype)
     log_step = jnp.clip(tuning.log_step + gain * (probability - target), -14.0, 2.0)
     tuning = tuning._replace(
@@ -332,8 +333,8 @@ def adapt(
         clamped=tuning.clamped + (clamped - tuning.clamped) / since,
     )
     value = jnp.exp(y)
-    centre = tuning.centre + gain * (value - tuning.centre)
-    centre = jnp.where((gain > 0) & jnp.isfinite(value), centre, tuning.centre)
+    centre = tuning.centre + weight * (value - tuning.centre)
+    centre = jnp.where((weight > 0) & jnp.isfinite(value), centre, tuning.centre)
     old = tuning.total.value
     # One move may ask for any total: the mean must not be that of the largest.
     total = jnp.minimum(total, 10 * (old + 1))
