@@ -240,3 +240,18 @@ def test_a_run_without_a_length_is_made_longer(texts, tmp_path):
     settings = lda.load(out).settings
     assert (settings.target_ess, settings.time_limit, settings.steps) == (None, None, 2 * steps)
     assert steps_of(out)[-1] == 2 * steps
+
+
+def test_a_run_too_short_for_a_sample_has_results(texts, tmp_path):
+    run = tmp_path / "run"
+    options = ["--topics", 3, "--chains", 1, "--passes", 1, "--min-df", 1, "--max-df", 1.0]
+    short = invoke("lda", texts, *options, "--out", run)
+    assert short.exit_code == 0, short.output
+    assert not list(run.glob("samples/*"))
+    assert (run / "report.html").exists()
+    assert "lda edit" not in short.stdout  # it takes draws
+
+    (run / "summary.json").unlink()  # as if it had ended while its results were written
+    nothing_left = invoke("lda", "--resume", run)
+    assert nothing_left.exit_code == 1
+    assert "too short for a sample: go on with more passes" in nothing_left.output

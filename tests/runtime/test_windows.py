@@ -92,7 +92,7 @@ def test_a_run_without_a_sample_has_its_last_state():
     early = posterior(windows.doubling(20))
     early.sample(event(10))
     assert early.result(event(11)).samples == 1
-    with pytest.raises(ValueError, match="the run has no sample at this length"):
+    with pytest.raises(ValueError, match="too short for a sample: go on with more passes"):
         posterior(windows.doubling(20)).result(None)
 
 

@@ -124,7 +124,10 @@ class Posterior(Hook):
         if not gathered.samples and last is not None:
             gathered.add(self._read(last))
         if not gathered.samples:
-            raise ValueError("the run has no sample at this length: make it longer")
+            raise ValueError(
+                "the run has already reached its length, and it was too short for a sample: go on "
+                "with more passes or steps (with --resume RUN --passes NUMBER on the command line)"
+            )
         return gathered
 
     def save(self) -> list[Any]:

@@ -381,7 +381,8 @@ def _following(fitted: Fit, source: dict[str, Any], directory: str) -> dict[str,
     run, input = shlex.quote(directory), source["input"]
     commands = {}
     suffixes = set(Path(input or "").suffixes)
-    if fitted.settings.keep_samples and (input is None or suffixes & _WITH_COLUMNS):
+    kept = _has_draws(Path(directory) / directories.SAMPLES)
+    if kept and (input is None or suffixes & _WITH_COLUMNS):
         # Reading the columns is cheap beside the effects, if there are any.
         dated = _years(source) if fitted.effects or input is None else None
         effects = f"simplex-jax lda effects --model {run} --by"
@@ -393,9 +394,14 @@ def _following(fitted: Fit, source: dict[str, Any], directory: str) -> dict[str,
             commands["by group"] = f"{effects} COLUMN"
     commands["spreadsheet"] = f"simplex-jax lda transform --model {run} --out proportions.csv"
     names = edits.following(MODEL)(fitted, source, directory)
-    if not fitted.correlations and fitted.settings.keep_samples and fitted.num_topics > 2:
+    if kept and not fitted.correlations and fitted.num_topics > 2:
         commands["together"] = f"simplex-jax lda correlate --model {run}"
     return commands | names
+
+
+def _has_draws(samples: Path) -> bool:
+    """Return whether a run kept draws in its directory: a short one may have ended before any."""
+    return any(samples.glob("sample-*.npz"))
 
 
 def _complete(fitted: Fit, plan: Plan, source: dict[str, Any], directory: Path) -> Fit:
@@ -411,7 +417,7 @@ def _over_documents(fitted: Fit, documents: Any, source: dict[str, Any], samples
     """
     kept_draws = (fitted.settings.keep_samples or 0) * (fitted.settings.chains or 1)
     drawn = data.size_of(documents).tokens * kept_draws
-    if not isinstance(documents, Corpus) or not kept_draws or not samples.is_dir():
+    if not isinstance(documents, Corpus) or not kept_draws or not _has_draws(samples):
         return fitted
     if drawn > _MOST_DRAWN or not processes.is_first():
         return fitted
