@@ -284,6 +284,25 @@ def test_csv_has_the_separator_of_its_first_line_that_is_not_blank(place, start)
     assert read(path, text=EVERY_WORD).vocabulary == ("apple", "pear", "plum")
 
 
+def test_csv_may_have_vertical_bars(place):
+    path = saved(place, "x.csv", "id|text\n1|apple, pear; plum\n")
+    assert read(path, text=EVERY_WORD).vocabulary == ("apple", "pear", "plum")
+
+
+def test_long_names_of_columns_are_cut(place):
+    path = saved(place, "x.csv", f"1,{'apple ' * 100}\n2,pear\n")
+    with pytest.raises(CorpusError, match=r"among 1, (apple ){9}app\.\.\.; give --text-column"):
+        read(path, text=EVERY_WORD)
+
+
+def test_tokens_in_json_are_told_how_to_be_read(place):
+    path = saved(place, "x.jsonl", json.dumps({"text": ["apple"] * 100}))
+    with pytest.raises(
+        CorpusError, match=r'"apple", .{1,9}\.\.\.; give a string, .*--tokens blanks'
+    ):
+        read(path, text=EVERY_WORD)
+
+
 def test_csv_may_say_its_separator(place):
     content = "sep=|\nid|text;a,b\n1|apple\n"
     path = saved(place, "x.csv", content)

@@ -2,6 +2,7 @@
 
 import gzip
 import tarfile
+import zipfile
 
 import numpy as np
 import pytest
@@ -143,6 +144,23 @@ def test_folder(tmp_path):
     assert corpus.names == ("a/empty", "a/z.txt", "b.txt", "c")
     assert corpus.vocabulary == ("pear", "plum")
     assert corpus.counts.toarray().tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_tables_in_a_folder_are_not_texts(tmp_path, packed):
+    """Each would be one document, with all its lines."""
+    place = tmp_path / ("x.zip" if packed else "x")
+    table = "text\napple\npear\n"
+    if packed:
+        with zipfile.ZipFile(place, "w") as archive:
+            archive.writestr("a.csv", table)
+            archive.writestr("b.csv", table)
+    else:
+        place.mkdir()
+        (place / "a.csv").write_text(table)
+    with pytest.raises(CorpusError, match=r"a\.csv: a table among texts; put .* --format"):
+        read(place, text=EVERY_WORD)
+    assert read(place, "folder", text=EVERY_WORD).names[0] == "a.csv"
 
 
 def test_folder_in_utf_16(tmp_path):

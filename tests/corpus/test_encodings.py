@@ -129,7 +129,7 @@ def test_a_line_in_another_encoding(tmp_path, errors, expected):
             with pytest.raises(CorpusError, match=r"not utf-8; .*encoding-errors .* replace, or"):
                 texts(tmp_path / name)
             continue
-        with pytest.warns(UserWarning, match=rf"{name}: bytes .* in 1 lines, the first is line"):
+        with pytest.warns(UserWarning, match=rf"{name}: bytes .* in line"):
             assert texts(tmp_path / name, encoding_errors=errors) == ["plum", expected]
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a").write_bytes(wrong)
@@ -137,6 +137,23 @@ def test_a_line_in_another_encoding(tmp_path, errors, expected):
     if expected is not None:
         with pytest.warns(UserWarning, match=r"folder: .* in 1 files, the first is a: treated as"):
             assert texts(tmp_path / "folder", encoding_errors=errors) == [expected, "plum"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("gb18030", "市场 股票"),
+        ("shift_jis", "遺伝子 細胞"),
+        ("koi8-r", "банк цена"),
+        ("cp1251", "ген"),
+    ],
+)
+def test_other_scripts_are_not_taken_for_latin_1(tmp_path, encoding, text):
+    path = tmp_path / "x.txt"
+    path.write_bytes(f"apple\n{text}\n".encode(encoding))
+    with pytest.raises(CorpusError, match=f"x.txt:2: .* not Latin letters: .*{encoding}"):
+        read(path, text=EVERY_WORD)
+    assert texts(path, format="lines", encoding=encoding)[1] == text
 
 
 def test_bytes_that_windows_lacks_are_those_of_latin_1(tmp_path):
@@ -213,6 +230,10 @@ def office(kind):
         (b"\0\0\0 ftypisom\0", "a video or sound file"),
         (b"ID3\x03\0", "a sound file"),
         (b"{\\rtf1\\ansi apples}", "Rich Text"),
+        (b"\n<!DOCTYPE html>\n<p>apples", "a web page"),
+        (b"<HTML lang=en><p>apples", "a web page"),
+        (b"<?xml version='1.0'?><TEI>", "an XML file"),
+        (b"\xac\xed\0\x05sr\0\x1fcc.mallet", "MALLET has imported; give the texts"),
         (b"MATLAB 5.0 MAT-file, Platform: GLNXA64", r"a MATLAB file .*scipy.io.loadmat"),
         (b"\x93NUMPY\x01\0v\0{'descr': '<i8'}\n\1", r"an array of NumPy .*scipy.sparse.save_npz"),
         (b"\x7fELF\x02\x01\x01\0", "a program"),
@@ -242,6 +263,7 @@ def test_what_is_not_text_is_named(tmp_path, content, told, place):
         "Obj 1",
         "GIF 89a is an image format",
         "ID3 tags",
+        "<html5 is a standard>",
     ],
 )
 def test_texts_that_begin_like_others_are_texts(tmp_path, text):

@@ -75,6 +75,16 @@ def test_a_token_in_each_record(tmp_path):
     check(read(path, "triples", text_column="lemma"))
 
 
+def test_weights_that_are_no_counts_are_told(tmp_path, recwarn):
+    rows = [(document, word, count / 7) for document, word, count in SONNETS]
+    read(written(tmp_path / "x.csv", "document,term,tfidf", rows), "triples")
+    assert "a number of each in tfidf: if these are counts, call the column" in str(recwarn.pop())
+    # Numbers of tokens are no counts: some words of a document occur again.
+    rows = [(d, i, word) for d, word, count in SONNETS for i in range(count)]
+    check(read(written(tmp_path / "y.csv", "document,token_id,token", rows), "triples"))
+    assert not recwarn
+
+
 def test_columns_with_other_names(tmp_path):
     path = written(tmp_path / "x.csv", "book,word,n")
     with pytest.raises(CorpusError, match="triples if a record is one word of a document"):

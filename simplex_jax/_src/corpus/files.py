@@ -198,7 +198,7 @@ def recoded(stream: Stream, path: Path) -> Stream:
             content = decoder.decode(data, final=not data).encode("utf-8")
         except UnicodeError as error:
             problem = f"not {name} in or after this line ({printable(error)})"
-            raise _undecodable(path, problem, lines) from None
+            raise _undecodable(path, problem, lines, b"") from None
         lines += content.count(b"\n")
         return content
 
@@ -244,14 +244,21 @@ def decode_as(data: bytes, path: Path, encoding: Encoding, line: int = 1) -> tup
         start = error.start if isinstance(error, UnicodeDecodeError) else 0
         column = start - data.rfind(b"\n", 0, start)
         problem = f"byte {column} of the line is not {encoding.name}"
-        raise _undecodable(path, problem, line + data.count(b"\n", 0, start)) from None
+        text = data[start - column + 1 :].split(b"\n", 1)[0]
+        raise _undecodable(path, problem, line + data.count(b"\n", 0, start), text) from None
 
 
-def _undecodable(path: Path, problem: str, line: int) -> CorpusError:
+def _undecodable(path: Path, problem: str, line: int, text: bytes) -> CorpusError:
+    """Return the error for a line; `text` are its bytes, if they say something of the encoding."""
     remedy = (
         "give --encoding (encoding), such as latin-1, or if only some lines are wrong, "
         "--encoding-errors (encoding_errors) replace, or cp1252 for lines from Windows"
     )
+    if 2 * sum(byte > 127 for byte in text) > len(text):
+        remedy = (
+            "these are not Latin letters: give --encoding (encoding), such as gb18030, big5, "
+            "shift_jis, euc-kr, cp1251 or koi8-r"
+        )
     return error_at(path, problem, remedy, line=line)
 
 
@@ -305,6 +312,13 @@ _NEVER_READ = (
         "save it as CSV or as a text file first",
     ),
     Kind("a file in Rich Text Format", rb"\{\\rtf", "save it as a text file first"),
+    Kind("a web page (HTML)", rb"\s*<(?i:!doctype html|html)[\s>]", f"{_TEXT_OF} (html2text)"),
+    Kind("an XML file", rb"\s*<\?xml\s", _TEXT_OF),
+    Kind(
+        "an object of Java, such as instances that MALLET has imported",
+        rb"\xac\xed\0\x05",
+        "give the texts that were imported, or the state (--output-state)",
+    ),
     Kind("a pickle of Python", rb"\x80[\x02-\x05]", _PICKLED),
     Kind("a pickle of Python", rb"\([dl]p0\n|ccopy_reg\n|c__builtin__\n|cnumpy\.", _PICKLED),
     Kind("an R data file (.RData)", rb"RD[XAB][123]\n", _OF_R),
@@ -573,7 +587,10 @@ def text_lines(path: Path, encoding: Encoding = UTF8) -> Iterator[tuple[int, str
                 wrong.append(number)
             yield number, text
     if wrong:
-        warn_of_errors(path, encoding, f"{len(wrong):,} lines, the first is line {wrong[0]}")
+        where = f"line {wrong[0]}"
+        if len(wrong) > 1:
+            where = f"{len(wrong):,} lines, the first is line {wrong[0]}"
+        warn_of_errors(path, encoding, where)
 
 
 def warn_of_errors(path: Path, encoding: Encoding, where: str) -> None:

@@ -11,6 +11,9 @@ from simplex_jax._src.corpus.corpus import error_at, printable
 from simplex_jax._src.corpus.files import Encoding, Stream, recoded
 from simplex_jax._src.corpus.reading import Reading, Source, members_of, text_format
 
+_TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
+"""Endings of files with a document in each line."""
+
 _ZARR = {".zgroup", ".zarray", ".zattrs", "zarr.json"}
 """Members of a folder that zarr writes."""
 
@@ -24,11 +27,18 @@ def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
     """Yield the paths and texts of all files below a folder, sorted by path, as their names.
 
     Hidden files and folders (with a leading dot) and links to folders are skipped. An empty file is
-    an empty document. Files in a folder may be packed.
+    an empty document. Files in a folder may be packed. Tables are refused unless the format is
+    named: a document may then be a file, and otherwise a line of one.
     """
     documents = _folder_texts if os.path.isdir(path) else _archive_texts
     wrong = []
     for name, text, intact in documents(path, reading.coding):
+        if reading.format is None and name.lower().endswith(_TABLES):
+            remedy = (
+                "put the tables together into one, whose lines are documents, or give --format "
+                "(format) folder if each file is a document"
+            )
+            raise error_at(path / name, "a table among texts", remedy)
         if not intact:
             wrong.append(name)
         yield name, text

@@ -69,7 +69,10 @@ def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
             text, name = chosen.text_column or "", chosen.id_column
         value = _field(entry, text, path, line)
         if value is not None and not isinstance(value, str):
-            raise _field_error(path, line, text, value, "give a string")
+            remedy = "give a string"
+            if isinstance(value, list) and all(isinstance(token, str) for token in value):
+                remedy += ", of tokens as `jq -c '.tokens |= join(\" \")'`, and --tokens blanks"
+            raise _field_error(path, line, text, value, remedy)
         yield str(number) if name is None else _name(entry, name, path, line), value or ""
 
 
@@ -120,5 +123,7 @@ def _escape_surrogates(text: str) -> str:
 
 
 def _field_error(path: Path, line: int, name: str, value: Any, remedy: str) -> Exception:
-    problem = f"field {printable(name)!r} is {printable(json.dumps(value))}"
-    return error_at(path, problem[:200], remedy, line=line)
+    shown = json.dumps(value)
+    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    problem = f"field {printable(name)!r} is {printable(shown)}"
+    return error_at(path, problem, remedy, line=line)

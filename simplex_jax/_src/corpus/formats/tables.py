@@ -2,6 +2,7 @@
 
 import csv
 import re
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -145,7 +146,9 @@ def find_column(
 
 def list_columns(columns: Sequence[str]) -> str:
     """Return the first names of columns, for a message."""
-    shown = ", ".join(printable(column) for column in columns[:12])
+    shown = ", ".join(
+        printable(column if len(column) <= 60 else f"{column[:57]}...") for column in columns[:12]
+    )
     return printable(shown + (", ..." if len(columns) > 12 else "")) or "none"
 
 
@@ -178,10 +181,11 @@ def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, st
     """Yield the names and texts of records, with fields separated by tabs, or by commas.
 
     Fields between commas may be quoted, and then contain line ends; others have no quotes. The
-    separator is a semicolon if the first line has more of these, or as a preceding line such as
-    Excel's `sep=;` says. The first line has the column names, from which `resolve_columns` chooses;
-    a column number, from 1, means that there is no such line. Without a column of names, documents
-    are numbered from 1. Blank lines are skipped; a blank text is an empty document.
+    separator is a semicolon or a vertical bar if the first line has more of these, or as a
+    preceding line such as Excel's `sep=;` says. The first line has the column names, from which
+    `resolve_columns` chooses; a column number, from 1, means that there is no such line. Without a
+    column of names, documents are numbered from 1. Blank lines are skipped; a blank text is an
+    empty document.
     """
     titles, line, body = _table(path, reading, tabs=tabs)
     chosen = resolve_columns(titles, reading, path, line, remedy=_REMEDY)
@@ -370,7 +374,12 @@ def first_line(path: Path, encoding: Encoding) -> str:
 
 def separator_in(line: str) -> str:
     """Return what separates the column names in a line, tabs included."""
-    return "\t" if "\t" in line else ";" if line.count(";") > line.count(",") else ","
+    return "\t" if "\t" in line else _most_frequent(line)
+
+
+def _most_frequent(line: str) -> str:
+    """Return the separator of which a line has most, a comma if there is none."""
+    return max(",;|", key=line.count)
 
 
 def _separator_of(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
@@ -378,7 +387,7 @@ def _separator_of(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
     for blank, line in enumerate(lines):
         if line.strip():
             hint = _SEPARATOR.fullmatch(line)
-            separator = ";" if line.count(";") > line.count(",") else ","
+            separator = _most_frequent(line)
             start = chain(repeat("\n", blank), ["\n" if hint else line])
             return hint[1] if hint else separator, chain(start, lines)
     return ",", iter(())
@@ -505,7 +514,9 @@ def read_triples(path: Path, reading: Reading) -> Corpus:
     token. `reading.id_column` is the column of documents and `reading.text_column` that of words,
     if their names are not usual ones. With a vocabulary, only its words are counted.
     """
-    documents, words, counts = [], [], []
+    documents: list[str] = []
+    words: list[str] = []
+    counts: list[int] = []
     tabs = _has_tabs(path, reading.coding)
     lines = records(path, reading.coding, tabs=tabs)
     first = first_record(lines, path)
@@ -513,7 +524,13 @@ def read_triples(path: Path, reading: Reading) -> Corpus:
     document, word = first.fields.index(chosen.documents), first.fields.index(chosen.words)
     title = chosen.counts or ""
     count = first.fields.index(title) if title else None
+    weights: list[str] = []  # other columns of numbers
     for line, fields in of_width(lines, len(first.fields), path, tabs=tabs):
+        if not documents and count is None:
+            names = zip(first.fields, fields, strict=True)
+            weights = [
+                name for name, field in names if name != chosen.documents and _is_real(field)
+            ]
         documents.append(intern(fields[document]))  # a string for each, not for each record
         words.append(intern(fields[word].strip()))
         counts.append(1 if count is None else _count(fields[count], title, path, line))
@@ -531,6 +548,13 @@ def read_triples(path: Path, reading: Reading) -> Corpus:
             f"each record has its own {printable(chosen.documents)!r}, so that it may be a list of "
             "words with the numbers of its lines",
             "give the column of documents, --id-column (id_column)",
+        )
+    if weights and 1 < len(counts) == len(set(zip(documents, words, strict=True))):
+        warnings.warn(
+            f"{path}: each record is counted as one token, although no word of a document has two, "
+            f"so that there may be a number of each in {list_columns(weights)}: if these are "
+            "counts, call the column count (others, such as tf-idf, are no counts)",
+            stacklevel=2,
         )
     corpus = from_counts(found.table, found.words, found.names, source=str(path))
     if reading.vocabulary is None:
@@ -590,7 +614,8 @@ def _chosen(first: Record, reading: Reading, path: Path) -> Triple:
             raise error_at(
                 path,
                 f"no column of {what} among {list_columns(titles)}",
-                f"give --{option}-column ({option}_column)",
+                f"give --{option}-column ({option}_column), or a first line with the names of the "
+                "columns, such as document,term,count",
                 line=line,
             )
     several = [title for title, name in zip(titles, usual, strict=True) if name in WORD]
@@ -605,6 +630,13 @@ def _chosen(first: Record, reading: Reading, path: Path) -> Triple:
         )
         raise error_at(path, problem, remedy, line=line)
     return Triple(document or "", word or "", count)
+
+
+def _is_real(field: str) -> bool:
+    try:
+        return np.isfinite(float(field))
+    except ValueError:
+        return False
 
 
 def _count(field: str, title: str, path: Path, line: int) -> int:
