@@ -249,7 +249,7 @@ def test_a_run_too_short_for_a_sample_has_results(texts, tmp_path):
     assert short.exit_code == 0, short.output
     assert not list(run.glob("samples/*"))
     assert (run / "report.html").exists()
-    assert "lda edit" not in short.stdout  # it takes draws
+    assert "lda correlate" not in short.stdout  # it takes draws
 
     (run / "summary.json").unlink()  # as if it had ended while its results were written
     nothing_left = invoke("lda", "--resume", run)
