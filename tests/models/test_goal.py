@@ -277,7 +277,7 @@ def test_verdicts_say_what_is_good_and_what_is_not_yet():
 
     both = [[1, 1, 1], [1, 1, 0]]
     assert judged(both)[1] == (
-        "2 of 3 topics are stable (*): both chains found them, with prevalences up to 0.4 points "
+        "2 of 3 topics are stable (*): both chains found them, with prevalences up to 0.40 points "
         "apart. The other one may be missing from another run."
     )
     assert "All 3 topics are stable: all 3 chains found them" in judged(np.ones((3, 3)))[1]

@@ -124,9 +124,16 @@ def _all(total: int) -> str:
     return "The topic is" if total == 1 else f"All {total} topics are"
 
 
-def more_topics(fitted: Any, command: str) -> list[str]:
-    """Return the line of a verdict on what a longer run does for topics; see `improvement`."""
-    return improvement(_MORE_TOPICS if len(fitted.shared) > 1 else _ONE_CHAIN, command)
+def more_topics(fitted: Any, command: str, chains: int = 0) -> list[str]:
+    """Return the line of a verdict on what a longer run does for topics; see `improvement`.
+
+    A run of fewer than `chains` is told that so many tell better which topics other runs have.
+    """
+    what = _MORE_TOPICS if len(fitted.shared) > 1 else _ONE_CHAIN
+    if 1 < len(fitted.shared) < chains:
+        what += f", and one of {chains} chains (chains={chains}, --chains {chains}) tells better "
+        what += "which topics another run would find"
+    return improvement(what, command)
 
 
 def improvement(what: str, command: str) -> list[str]:
