@@ -1,7 +1,7 @@
 """Held-out perplexity of topics in slices against those of LDA and of other packages, and speed.
 
-    python benchmarks/dtm.py CASE... [--models lda dtm tomotopy gensim] [--seeds 3] [--passes 1500]
-        [--topics 30] [--data DIR] [--peers DIR] [--out FILE]
+    python benchmarks/dtm.py CASE... [--models lda one-slice without-bursts dtm tomotopy gensim]
+        [--seeds 3] [--passes 1500] [--topics 30] [--data DIR] [--peers DIR] [--out FILE]
     python benchmarks/dtm.py --speed [--out FILE]
 
 Cases: the State of the Union, the embedded corpus, by "decade", "half-decade", "year" and
@@ -11,9 +11,11 @@ slice, whose topics the model draws between its neighbours ("half-decade-whole")
 the slices of the held-out documents are not given ("news20-unknown").
 
 From one half of each held-out document its topic proportions are inferred, given the posterior mean
-topics of its slice, and the other half is predicted (`fitting.held_out_perplexity`): all models by
-the same code. All learn alpha and beta if they can; ours run in one chain. `seconds` is the time of
-the whole fit. Peers are imported from --peers.
+topics of its slice, and the other half is predicted (`fitting.perplexity_of`): all models by the
+same code. `one-slice` and `dtm` expect words that occur in a document to occur in it again; the
+others do not, so `one-slice` is what `dtm` is to be compared with for its slices alone. All learn
+alpha and beta if they can; ours run in one chain. `seconds` is the time of the whole fit. Peers are
+imported from --peers.
 
 --speed: milliseconds a pass of one chain of `dtm` and `lda` on the embedded corpus, by the
 difference of two lengths: what happens once does not count.
@@ -25,7 +27,6 @@ import re
 import sys
 import tarfile
 import time
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,6 +78,7 @@ class Score(NamedTuple):
 
     topics: np.ndarray
     alpha: np.ndarray
+    own: float | None = None
 
 
 def state_of_the_union(by: str) -> tuple[corpus.Corpus, dict[str, Any]]:
@@ -151,13 +153,26 @@ def by_lda(case: Case, shared: dict[str, Any]) -> Score:
     return Score(fitted.topics, fitted.alpha)
 
 
-def by_dtm(case: Case, shared: dict[str, Any]) -> Score:
+def by_dtm(case: Case, shared: dict[str, Any], **options: Any) -> Score:
     """Fit topics in slices; the result has the slices of the case, in order, or their mean."""
     timed = {"slices": "year", "predict": case.predict} if "times" in case.columns else {}
-    fitted = dtm.fit(case.train, chains=1, keep_samples=0, **case.columns, **timed, **shared)
+    given = {**case.columns, **timed, **shared, **options}
+    fitted = dtm.fit(case.train, chains=1, keep_samples=0, **given)
+    own = fitting.own_topics(fitted)
     if not case.held_columns:
-        return Score(fitted.topics, fitted.alpha)
-    return Score(fitted.topics_by_slice, fitted.alpha_by_slice)
+        return Score(fitted.topics, fitted.alpha, own)
+    return Score(fitted.topics_by_slice, fitted.alpha_by_slice, own)
+
+
+def by_one_slice(case: Case, shared: dict[str, Any]) -> Score:
+    """Fit topics with bursts in one slice: LDA of which documents have their own topics."""
+    fitted = dtm.fit(case.train, chains=1, keep_samples=0, **shared)
+    return Score(fitted.topics, fitted.alpha, fitting.own_topics(fitted))
+
+
+def without_bursts(case: Case, shared: dict[str, Any]) -> Score:
+    """Fit topics in slices, which documents have as they are."""
+    return by_dtm(case, shared, document_steadiness="none")
 
 
 def between(case: Case, times: np.ndarray, values: np.ndarray, total: bool = True) -> np.ndarray:
@@ -220,7 +235,14 @@ def by_gensim(case: Case, shared: dict[str, Any]) -> Score:
     return Score(topics, between(case, times, alpha, total=False))
 
 
-MODELS = {"lda": by_lda, "dtm": by_dtm, "tomotopy": by_tomotopy, "gensim": by_gensim}
+MODELS = {
+    "lda": by_lda,
+    "one-slice": by_one_slice,
+    "without-bursts": without_bursts,
+    "dtm": by_dtm,
+    "tomotopy": by_tomotopy,
+    "gensim": by_gensim,
+}
 
 
 def documents(texts: corpus.Corpus) -> list[list[str]]:
@@ -234,18 +256,15 @@ def documents(texts: corpus.Corpus) -> list[list[str]]:
 
 def perplexity(case: Case, score: Score) -> float:
     """Return the perplexity of the held-out documents."""
-    place = np.full(len(case.held.names), -1)
-    shared = {"settings": types.SimpleNamespace(engine=None)}
-    if score.topics.ndim == 2:
-        fitted = types.SimpleNamespace(topics=score.topics, alpha=score.alpha, **shared)
-    else:
+    place = np.zeros(len(case.held.names), int)
+    if score.topics.ndim == 3:
         ((column, values),) = case.held_columns.items()
         every = np.unique(np.concatenate([case.columns[column], case.predict or values[:0]]))
         place = np.searchsorted(every, values)
-        fitted = types.SimpleNamespace(
-            topics_by_slice=score.topics.astype(np.float32), alpha_by_slice=score.alpha, **shared
-        )
-    return fitting.held_out_perplexity(fitted, case.held.counts, place, seed=0)
+    topics = score.topics.reshape(-1, *score.topics.shape[-2:])
+    alpha = score.alpha.reshape(len(topics), -1)
+    counts = case.held.counts
+    return fitting.perplexity_of(topics, alpha, score.own, counts, place, seed=0)
 
 
 def speed() -> list[dict[str, Any]]:

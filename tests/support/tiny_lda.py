@@ -140,11 +140,13 @@ def observed(law, z, log_phi, beta):
     return features(law, np.asarray(z), phi, second, log_phi, beta)
 
 
-def mutated(module, old, new):
-    """The module with one piece of its source replaced; classes stay the module's."""
+def mutated(module, *pieces):
+    """The module with pieces of its source, old and new in turn, replaced; classes stay its own."""
     source = inspect.getsource(module)
-    assert source.count(old) == 1, f"{module.__name__} has no single {old!r} to mutate"
+    for old, new in zip(pieces[::2], pieces[1::2], strict=True):
+        assert source.count(old) == 1, f"{module.__name__} has no single {old!r} to mutate"
+        source = source.replace(old, new)
     mutant = types.ModuleType("mutant")
-    exec(compile(source.replace(old, new), "mutant", "exec"), mutant.__dict__)
+    exec(compile(source, "mutant", "exec"), mutant.__dict__)
     vars(mutant).update({k: v for k, v in vars(module).items() if inspect.isclass(v)})
     return mutant

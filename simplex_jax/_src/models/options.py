@@ -57,7 +57,7 @@ def concentration(
         help,
         default=default,
         check=check,
-        parse=lambda text: text if text.startswith("learn") else number("it", text),
+        parse=lambda text: text if text in learn or text[:5] == "learn" else number("it", text),
         metavar="|".join(("NUMBER", *learn)),
         **declared,
     )

@@ -5,14 +5,15 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from click.testing import CliRunner
 from scipy import signal
 from support.fits import assert_same
 
 from simplex_jax._src.cli import main
-from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.corpus import from_counts, split_tokens
 from simplex_jax._src.models import dtm
-from simplex_jax._src.models.dtm import intervals, slices
+from simplex_jax._src.models.dtm import fitting, intervals, slices
 from simplex_jax._src.models.topics import report as topics
 from simplex_jax.sklearn import DynamicTopicModel
 
@@ -242,6 +243,35 @@ def test_other_documents_take_the_topics_of_their_slice(fitted):
     assert late > fitted.score(CORPUS)
     with pytest.raises(ValueError, match="have no time"):
         fitted.transform(new, times=[1914, None])
+
+
+@pytest.mark.parametrize("own", [None, 2.5])
+def test_a_prediction_counts_what_the_other_half_repeats(own):
+    """With one topic, whose probabilities are known, it is a formula."""
+    topics = np.array([[[0.5, 0.3, 0.2]], [[0.1, 0.2, 0.7]]])  # two slices
+    counts = sp.csr_array([[4, 0, 1], [2, 2, 0], [0, 5, 3], [1, 0, 1]])
+    place = np.array([1, 0, 1, 0])
+    observed, target = (half.toarray() for half in split_tokens(counts, 7))
+    p = topics[place, 0]
+    if own is not None:
+        p = (own * p + observed) / (own + observed.sum(axis=1, keepdims=True))
+    expected = np.exp(-(target * np.log(p)).sum() / target.sum())
+    seen = fitting.perplexity_of(topics, np.full((2, 1), 0.3), own, counts, place, seed=7)
+    np.testing.assert_allclose(seen, expected, rtol=1e-5)
+
+
+def test_bursts_are_learned_and_can_be_left_out():
+    rng = np.random.default_rng(0)
+    own = rng.dirichlet(np.full(12, 6.0 / 12), 60)  # bursts of concentration 6
+    counts = np.stack([rng.multinomial(40, p) for p in own])
+    shared = {"times": np.arange(60) % 3, "num_topics": 1, "passes": 300, "chains": 1}
+    fitted = dtm.fit(counts, **shared, static_passes=100)
+    assert 4 < fitted.document_steadiness[0] < 9
+    without = dtm.fit(counts, **shared, static_passes=100, document_steadiness="none")
+    assert np.isnan(without.document_steadiness).all()
+    assert without.steadiness[0] < fitted.steadiness[0]
+    with pytest.raises(ValueError, match=r"document_steadiness.*learn or none"):
+        dtm.fit(counts, **shared, document_steadiness="some")
 
 
 def test_files_hold_the_fit(fitted, tmp_path):

@@ -43,6 +43,10 @@ def slice_of_tokens(layout, slices):
 
 
 WHERE, OWNER = slice_of_tokens(LAYOUT, T)
+PLACES = np.append(0, np.cumsum(np.diff(OWNER) != 0))  # documents in the order of the tokens
+DEVIATION = 0.35
+# The scale of the prior of m^-1/2 at which tiny documents tell something of m.
+WIDE = ("_OWN_DEVIATION, _MOVES = 100.0, 0.1,", f"_OWN_DEVIATION, _MOVES = 100.0, {DEVIATION},")
 ALPHA, BETA = Prior(0.8, 4.0), Prior(0.6, 4.0)
 
 
@@ -86,9 +90,23 @@ def path_of(key, beta, size, made, number):
     return base, c, r, jnp.maximum(jnp.stack(rows, axis=1), -1e12)
 
 
-def words_of(key, state):
-    logits = state.position[state.labels.astype(int), WHERE]
-    return jax.random.categorical(key, logits).astype(jnp.int32)
+def own_of(key):
+    """A draw of m, in its range."""
+    least, most = model.OWN_RANGE
+    ends = [2 / math.pi * math.atan(m**-0.5 / DEVIATION) for m in (most, least)]
+    u = jax.random.uniform(key, minval=ends[0], maxval=ends[1])
+    return (DEVIATION * jnp.tan(0.5 * math.pi * u)) ** -2
+
+
+def worded(key, state):
+    """New words given labels, and the state with both in the order of the words."""
+    key_own, key_words = jax.random.split(key)
+    shapes = jnp.maximum(state.own * jnp.exp(state.position[:, PLACE]), 1e-12)
+    topics = draws.log_dirichlet(key_own, shapes)  # of each document, [K, D, V]
+    labels = state.labels.astype(int)
+    words = jax.random.categorical(key_words, topics[labels, OWNER]).astype(jnp.int32)
+    _, words, labels = jax.lax.sort((jnp.asarray(PLACES), words, state.labels), num_keys=2)
+    return words, state._replace(labels=labels, counts=counts_of(labels, words))
 
 
 def counts_of(labels, words):
@@ -97,7 +115,7 @@ def counts_of(labels, words):
 
 def joint(made, key):
     """A draw of everything from the prior."""
-    keys = jax.random.split(key, 7)
+    keys = jax.random.split(key, 8)
     total, beta = K * gamma_of(keys[0], ALPHA), gamma_of(keys[1], BETA)
     base, c, r, position = path_of(keys[2], beta, V, made.paths, K)
     own = path_of(keys[3], 1.0, K, made.paths, 1)
@@ -114,11 +132,11 @@ def joint(made, key):
         paths.State(prevalence, own[0][0], own[1][0], own[2][0], jnp.int32(0)),
         total,
         beta,
+        own_of(keys[7]) if made.learn_own else made.own,
         labels,
         jnp.zeros((K, T, V), jnp.int32),
     )
-    words = words_of(keys[6], state)
-    return words, state._replace(counts=counts_of(labels, words))
+    return worded(keys[6], state)
 
 
 @functools.partial(jax.jit, static_argnames=("update", "turns"))
@@ -130,8 +148,7 @@ def successive(update, made, keys, turns):
             words, state = carry
             key_update, key_words = jax.random.split(jax.random.fold_in(key, i))
             state, _ = update(made, key_update, state, LAYOUT._replace(tokens=words))
-            words = words_of(key_words, state)
-            return words, state._replace(counts=counts_of(state.labels, words))
+            return worded(key_words, state)
 
         return jax.lax.fori_loop(0, turns, turn, joint(made, jax.random.fold_in(key, turns)))
 
@@ -151,6 +168,7 @@ def features(words, state):
         "log r": np.log(state.pace)[:, 0],
         "log C": np.log(state.prevalence.concentration),
         "log R": np.log(state.prevalence.pace),
+        "log m": np.log(state.own),
     }
     for s, t in itertools.combinations_with_replacement(range(T), 2):
         values["topics", s, t] = (p[:, 0, s] * p[:, 0, t]).sum(axis=1)
@@ -166,15 +184,17 @@ def features(words, state):
         for j in range(1, len(WHERE), 3):
             together = labels[:, i] == labels[:, j]
             values["together", i, j] = together
-            values["same", i, j] = together * (words[:, i] == words[:, j])
+            values["same", i, j] = same = together * (words[:, i] == words[:, j])
+            values["same and m", i, j] = same * np.log(state.own)
     return {name: np.asarray(value, np.float64) for name, value in values.items()}
 
 
-def rejected(getkey, module=model, chains=6_000, turns=4, **changed):
+def rejected(getkey, *mutant, chains=6_000, turns=4, **changed):
     made = built(**changed)
-    update = module._update_chains
+    update = tiny_lda.mutated(model, *WIDE, *mutant)._update_chains
     seen = features(*successive(update, made, jax.random.split(getkey(), chains), turns))
-    draw = jax.jit(jax.vmap(functools.partial(joint, built())))
+    own = {name: value for name, value in changed.items() if name == "own"}
+    draw = jax.jit(jax.vmap(functools.partial(joint, built(**own))))
     expected = features(*draw(jax.random.split(getkey(), 3 * chains)))
     p_values = {}
     for name, value in seen.items():
@@ -184,12 +204,29 @@ def rejected(getkey, module=model, chains=6_000, turns=4, **changed):
     return checks.family(p_values)
 
 
+# Documents have the topics of their slice, up to rounding: then words tell most of the topics.
+AS_SLICES = 1e9
+
+
 @pytest.mark.slow
-def test_updates_and_words_together_keep_the_prior(getkey):
-    assert not rejected(getkey)
-    assert rejected(getkey, beta=Prior(0.8, 4.0))
+@pytest.mark.parametrize("own", ["learn", AS_SLICES])
+def test_updates_and_words_together_keep_the_prior(own, getkey):
+    assert not rejected(getkey, own=own)
+    assert rejected(getkey, beta=Prior(0.8, 4.0), own=own)
 
 
+BURSTS = {
+    "tokens in place of word tables": (
+        "counts = tables.astype(dtype)",
+        "counts = state.counts.astype(dtype)",
+    ),
+    "labels without bursts": (
+        "bursts=bursts,\n        )\n        return (swept",
+        ")\n        return (swept",
+    ),
+    "m without its ranks": ("ranks * change", "0 * change"),
+    "m of the tokens": ("excess = tables", "excess = 0.9 * tables"),
+}
 MUTANTS = {
     "topics of the wrong slice": ("position[:, t],", "position[:, 0],"),
     "prevalence of the wrong slice": (
@@ -214,9 +251,10 @@ MUTANTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", [*MUTANTS, *BURSTS])
 def test_planted_bugs_are_seen(name, getkey):
-    assert rejected(getkey, module=tiny_lda.mutated(model, *MUTANTS[name]))
+    own = AS_SLICES if name in MUTANTS else "learn"
+    assert rejected(getkey, *(MUTANTS | BURSTS)[name], own=own)
 
 
 def stirling(n, most):
@@ -268,13 +306,25 @@ def along(weights, c, stays, w, base):
     )
 
 
+def added(sums, rows, t):
+    """Add tables {m: weight} to those of slice t in {(x1, x2): weight}."""
+    result = {}
+    for tables, so_far in sums.items():
+        for more, factor in rows.items():
+            moved = tuple(i + j for i, j in zip(tables[t], more, strict=True))
+            key = (moved, tables[1]) if t == 0 else (tables[0], moved)
+            result[key] = result.get(key, 0) + so_far * factor
+    return result
+
+
+@pytest.mark.parametrize("own", [None, 1.5])
 @pytest.mark.parametrize("engine", ["native", pytest.param("xla", marks=pytest.mark.slow)])
-def test_labels_have_their_enumerated_distribution(engine, getkey):
+def test_labels_have_their_enumerated_distribution(engine, own, getkey):
     """Two slices, two topics, three words, five tokens; concentrations are given."""
     texts, place = [[0, 1], [2], [0, 0]], np.array([0, 1, 1])
     c, pace, a, beta = 3.0, 0.7, 1.6, 0.5
     layout = model.lay_out(tiny_lda.table(texts, V), place, 2)
-    where, owner = slice_of_tokens(layout, 2)
+    _, owner = slice_of_tokens(layout, 2)
     words = np.asarray(layout.tokens)
     z = tiny_lda.assignments(len(words), K)
     stays, w = math.exp(-pace * 2.0), 1 / -math.expm1(-2 * pace * 2.0)
@@ -282,19 +332,15 @@ def test_labels_have_their_enumerated_distribution(engine, getkey):
     for labels in z:
         weight = 1.0
         for k in range(K):
-            x = np.zeros((2, V), int)
-            np.add.at(x, (where, words), labels == k)
-            weight *= along({tuple(map(tuple, x.tolist())): 1.0}, c, stays, w, beta)
+            x = {((0,) * V, (0,) * V): 1.0}
+            for d, t in enumerate(place):
+                n = tuple(np.bincount(words[(owner == d) & (labels == k)], minlength=V).tolist())
+                x = added(x, {n: 1.0} if own is None else expanded(n, own), t)
+            weight *= along(x, c, stays, w, beta)
         shares = {((0,) * K, (0,) * K): 1.0}
         for d, t in enumerate(place):
             n = np.bincount(labels[owner == d], minlength=K)
-            new = {}
-            for rows, so_far in shares.items():
-                for tables, factor in expanded(tuple(n), a).items():
-                    moved = tuple(i + j for i, j in zip(rows[t], tables, strict=True))
-                    key = (moved, rows[1]) if t == 0 else (rows[0], moved)
-                    new[key] = new.get(key, 0) + so_far * factor
-            shares = new
+            shares = added(shares, expanded(tuple(n), a), t)
         log_p.append(math.log(weight * along(shares, c, stays, w, 1.0)))
     exact = special.softmax(log_p)
 
@@ -305,7 +351,7 @@ def test_labels_have_their_enumerated_distribution(engine, getkey):
         (K, V),
         [1.0, 2.0],
         [-1, 0],
-        **{"alpha": a / K, "beta": beta, "steadiness": c, "pace": pace},
+        **{"alpha": a / K, "beta": beta, "steadiness": c, "pace": pace, "own": own},
         engine=engine,
     )
 

@@ -33,15 +33,15 @@ KINDS = ("dense", "sparse", "integer")
         (
             "dense",
             "dense.inl",
-            "cursor.masses[topic] = static_cast<float>(more) + plan.alpha[topic];",
+            "cursor.masses[topic] = mass_of<kBursts>(plan, more, topic);",
             "",
         ),
         ("sparse", "sparse.inl", "  enter(cursor, topic);\n  cursor.pos", "  cursor.pos"),
         (
             "dense",
             "dense.inl",
-            "(cursor.counts[k]) + plan.alpha[k]",
-            "(cursor.counts[k]) + plan.alpha[0]",
+            "mass_of<kBursts>(plan, cursor.counts[k], k)",
+            "mass_of<kBursts>(plan, cursor.counts[k], 0)",
         ),
         ("sparse", "sparse.inl", "alpha[j] * weights[j]", "alpha[0] * weights[j]"),
         (

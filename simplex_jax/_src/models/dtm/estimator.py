@@ -8,10 +8,11 @@ import scipy.sparse as sp
 
 from simplex_jax._src.models import dtm
 from simplex_jax._src.models import estimator as common
+from simplex_jax._src.models.dtm import fitting
 from simplex_jax._src.models.dtm.options import Options
 from simplex_jax._src.models.topics import proportions
 from simplex_jax._src.models.topics.estimator import CountEstimator
-from simplex_jax._src.models.topics.fits import Draw, Shares
+from simplex_jax._src.models.topics.fits import Shares
 
 
 @common.parameters_of(Options)
@@ -38,6 +39,7 @@ class DynamicTopicModel(CountEstimator):
         prevalence_: Share of the tokens in each topic, [K].
         prevalence_by_slice_: Expected proportions of a document of each slice, [T, K].
         alpha_: Concentrations of topic proportions, [K].
+        document_steadiness_: Concentration of a document's own topics; None if it has none.
         slices_: The slices, with their names and times; after `fit`.
         diagnostics_: R-hat and effective sample sizes by name; after `fit`.
         metrics_: One record per evaluation; after `fit`.
@@ -61,6 +63,7 @@ class DynamicTopicModel(CountEstimator):
         "prevalence_",
         "prevalence_by_slice_",
         "alpha_",
+        "document_steadiness_",
         "seed_",
     )
 
@@ -91,14 +94,30 @@ class DynamicTopicModel(CountEstimator):
         self.components_, self.components_sd_ = fitted.topics, fitted.topics_sd
         self.components_by_slice_ = fitted.topics_by_slice
         self.prevalence_, self.alpha_ = fitted.prevalence, fitted.alpha
+        self.document_steadiness_ = fitting.own_topics(fitted)
         self.prevalence_by_slice_, self.slices_ = fitted.prevalence_by_slice, fitted.slices
         common.end(fitted.interrupted)
         return fitted.proportions
 
-    def _draws(self) -> list[Draw]:
-        return [Draw(self.components_, self.alpha_, np.arange(len(self.components_)))]
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log predictive probability of a word in one half of each document.
+
+        Proportions are inferred from the other half, with the mean topics over the slices.
+
+        Raises:
+            ValueError: No document has two words.
+        """
+        counts = self._data(X, reset=False)
+        given = self.components_[None], self.alpha_[None], self.document_steadiness_
+        place = np.zeros(counts.shape[0], int)
+        return -float(np.log(fitting.perplexity_of(*given, counts, place, seed=self.seed_)))
 
     def _shards(self, counts: sp.csr_array) -> Iterator[Shares]:
         return proportions.shards(
-            self.components_, self.alpha_, counts, seed=self.seed_, share_error=self.share_error
+            self.components_,
+            self.alpha_,
+            counts,
+            seed=self.seed_,
+            share_error=self.share_error,
+            own=self.document_steadiness_,
         )

@@ -29,7 +29,7 @@ from simplex_jax._src.models.dtm.intervals import (
     kinds_of,
     word_ends,
 )
-from simplex_jax._src.models.dtm.options import Options, start_of
+from simplex_jax._src.models.dtm.options import Options, own_of, start_of
 from simplex_jax._src.models.dtm.slices import HeldOut, Sliced, Slices
 from simplex_jax._src.models.heldout import measured
 from simplex_jax._src.models.records import Plan
@@ -88,6 +88,9 @@ class Fit(CountFit):
         pace_interval: Ends of its interval, float64 [2, K].
         prevalence_steadiness: The same of the prevalence: median, lower and upper end, [3].
         prevalence_pace: The same of its pace, [3].
+        document_steadiness: The same of the concentration m of a document's own topics around those
+            of its slice, [3]: the smaller, the more words come in bursts; NaN if documents have the
+            topics of their slice.
         topics: Posterior mean of the topics over the slices, weighted by their tokens, [K, V].
         topics_sd: Standard deviation of these means, float32 [K, V].
         topics_range: Smallest and largest such mean over the matched chains, float32 [2, K, V]; of
@@ -132,6 +135,7 @@ class Fit(CountFit):
     pace_interval: np.ndarray
     prevalence_steadiness: np.ndarray
     prevalence_pace: np.ndarray
+    document_steadiness: np.ndarray
     alpha: np.ndarray
     alpha_sd: np.ndarray
     beta: np.ndarray
@@ -151,6 +155,7 @@ class Fit(CountFit):
             seed=seed,
             share_error=self.settings.share_error,
             engine=self.settings.engine,
+            own=own_topics(self),
         )
 
     @property
@@ -224,8 +229,6 @@ class Fit(CountFit):
         For arguments and errors see `transform`; without times and groups, topics are the means
         over the slices.
         """
-        if times is None and groups is None:
-            return super().score(data, seed=seed)
         corpus, place = placed(self, data, times, groups)
         return -np.log(held_out_perplexity(self, corpus.counts, place, seed=arguments.seed(seed)))
 
@@ -304,6 +307,7 @@ def _built(plan: Plan, layout: Any) -> tuple[Kernel, Stream]:
         slices.parents,
         alpha=start_of(settings, "alpha"),
         beta=start_of(settings, "beta"),
+        own=own_of(settings),
         static=settings.static_passes or 0,
         chains=settings.chains if settings.chains > 1 else None,
         engine=settings.engine,
@@ -363,7 +367,10 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
             settings.engine,
             lambda state: (
                 state.position,
-                _alpha(state.total, state.prevalence.position),
+                (
+                    _alpha(state.total, state.prevalence.position),
+                    None if own_of(settings) is None else state.own,
+                ),
             ),
             model.log_predictive,
         )
@@ -420,10 +427,12 @@ def _read(state: model.State, tokens: jax.Array, weights: jax.Array) -> dict[str
         "prevalence_pace": state.prevalence.pace,
         "alpha": state.total,
         "beta": state.beta,
+        "document_steadiness": state.own,
     }
 
 
 _PARTED = "topics_by_slice"
+_SCALARS = ("prevalence_steadiness", "prevalence_pace", "document_steadiness")
 _MOMENTS = (_PARTED, "topics", "alpha_by_slice", "alpha_of_topics")
 
 
@@ -446,6 +455,8 @@ def _gather(
         "pace": (chains, topics),
         **dict.fromkeys(("prevalence_steadiness", "prevalence_pace", "alpha", "beta"), (chains,)),
     }
+    if own_of(settings) is not None:
+        traces["document_steadiness"] = (chains,)
     heldout = plan.heldout is not None
     if heldout:
         traces["log_predictive"] = (chains,)
@@ -478,6 +489,7 @@ def _kept(chains: int, event: Event) -> dict[str, np.ndarray]:
         "prevalence": np.exp(state.prevalence.position),
         "alpha": state.total,
         "beta": state.beta,
+        "document_steadiness": state.own,
     }
     return {n: np.asarray(x)[None if chains == 1 else ...] for n, x in arrays.items()}
 
@@ -522,7 +534,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         kinds = kinds_of(enough, shared, gathered.samples)
         own[name] = np.nanmedian(matched, axis=(0, 1)), np.exp(interval_of(np.log(matched), kinds))
     # Of these there is one each, so how far chains are apart is known from many samples only.
-    scalars = {name: traces[name] for name in ("prevalence_steadiness", "prevalence_pace")}
+    scalars = {name: traces[name] for name in _SCALARS if name in traces}
     ends = {
         name: np.append(
             np.median(trace),
@@ -530,6 +542,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         )
         for name, trace in scalars.items()
     }
+    ends = dict.fromkeys(_SCALARS, np.full(3, np.nan)) | ends
     del traces["prevalence_by_slice"]
     diagnosed = matching.diagnose(traces, order, shared) | diagnostics.summary(
         {name: trace for name, trace in named.items() if np.unique(trace).size > 1}
@@ -562,6 +575,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         pace_interval=own["pace"][1],
         prevalence_steadiness=ends["prevalence_steadiness"],
         prevalence_pace=ends["prevalence_pace"],
+        document_steadiness=ends["document_steadiness"],
         topics=topics,
         topics_sd=topics_sd,
         topics_range=matching.range_of_topics(means, order),
@@ -647,6 +661,7 @@ def in_slices(
             seed=seed,
             share_error=settings.share_error,
             engine=settings.engine,
+            own=own_topics(fitted),
         )
         means, error = proportions.joined(parts, (room, settings.num_topics))
         shares[rows], errors[rows] = means[: len(rows)], error[: len(rows)]
@@ -664,21 +679,44 @@ def topics_of(fitted: Fit, t: int) -> tuple[np.ndarray, np.ndarray]:
     return topics / topics.sum(axis=1, keepdims=True), fitted.alpha_by_slice[t]
 
 
+def own_topics(fitted: Fit) -> float | None:
+    """Return the concentration of a document's own topics, None if it has none."""
+    return None if np.isnan(m := float(fitted.document_steadiness[0])) else m
+
+
 def held_out_perplexity(
     fitted: Fit, counts: sp.csr_array, place: np.ndarray, *, seed: int
 ) -> float:
-    """Return the perplexity of one half of documents [D, V] given the other; see `measures`."""
+    """Return the perplexity of one half of documents [D, V] of some slices given the other."""
+    own, at = np.unique(place, return_inverse=True)
+    topics, alpha = zip(*(topics_of(fitted, t) for t in own), strict=True)
+    return perplexity_of(
+        np.stack(topics), np.stack(alpha), own_topics(fitted), counts, at, seed=seed
+    )
+
+
+def perplexity_of(
+    topics: np.ndarray,
+    alpha: np.ndarray,
+    own: float | None,
+    counts: sp.csr_array,
+    place: np.ndarray,
+    *,
+    seed: int,
+) -> float:
+    """Return the perplexity of one half of documents [D, V] given the other.
+
+    Topics are [T, K, V] and concentrations [T, K]; for `own` see `model.log_predictive`.
+    """
     halves = split_tokens(counts, seed)
     if not predictable(*halves):
         raise ValueError("no document has two known words, of which one could be predicted")
-    own, at = np.unique(place, return_inverse=True)
-    means = [topics_of(fitted, t) for t in own]
-    table = jnp.asarray(np.stack([topics for topics, _ in means], axis=1))
-    alpha = jnp.asarray(np.stack([alpha for _, alpha in means]), jnp.float32)
-    data = model.completion(HeldOut(*halves, at), len(own))
+    data = model.completion(HeldOut(*halves, place), len(topics))
+    table = jnp.asarray(np.swapaxes(topics, 0, 1), jnp.float32)
     log_topics = jnp.log(jnp.maximum(table, jnp.finfo(jnp.float32).tiny))
+    given = jnp.asarray(alpha, jnp.float32), None if own is None else jnp.float32(own)
     log_p = [
-        np.asarray(model.log_predictive(key, log_topics, alpha, data), np.float64)
+        np.asarray(model.log_predictive(key, log_topics, given, data), np.float64)
         for key in jax.random.split(jax.random.key(seed), proportions.CHAINS)
     ]
     return evaluation.perplexity(

@@ -4,17 +4,23 @@ Topic k has a base and a distribution over words for each slice t, and so has th
 topics: paths along a forest of slices, `samplers.dirichlet_paths`, each with its own concentration
 (how steady it is) and pace. Document d of slice t has proportions :math:`\theta_d \sim
 \mathrm{Dirichlet}(a \rho_t)`, and a token the topic :math:`z \sim \theta_d` and the word
-:math:`\sim \phi_{kt}`. Proportions are integrated out. With :math:`n_{dk}` tokens of document d at
-topic k, an update draws in this order:
+:math:`\sim \psi_{dk}`, a topic of the document's own, :math:`\psi_{dk} \sim \mathrm{Dirichlet}(m
+\phi_{kt})`: a word that occurs once in a document occurs again, and without this the topics of a
+slice would follow its long documents. Proportions and a document's own topics are integrated out.
+With :math:`n_{dk}` tokens of document d at topic k, an update draws in this order:
 
 1. tables :math:`L_{dk} \sim \mathrm{CRT}(a \rho_{tk}, n_{dk})` and
    :math:`x_d \sim \mathrm{Beta}(a, n_d)`, given labels and prevalence;
 2. a given these, if it has a Gamma prior (`concentrations`);
 3. the path of the prevalence, whose counts are :math:`\sum_d L_{dk}` over the documents of a slice:
    given the tables, it does not depend on a;
-4. the paths of the topics, whose counts are the tokens of each word in a slice; with them beta,
+4. tables of each word in the own topics of the documents, :math:`\mathrm{CRT}(m \phi_{ktw},
+   n_{dkw})`, and m given these, by Metropolis steps;
+5. the paths of the topics, whose counts are these tables summed over a slice; with them beta,
    common to all words, given the tables at the bases, as in LDA;
-5. labels, by a collapsed sweep over the documents of each slice with its topics and prevalence.
+6. labels, by a collapsed sweep over the documents of each slice with its topics and prevalence.
+
+With m infinite, documents have the topics of their slice, and the counts of 5 are the tokens.
 
 The first `static` updates are those of LDA with learned concentrations: all slices have the base,
 whose counts are those of all slices. They are a start, not a part of the chain.
@@ -55,6 +61,12 @@ ALPHA, BETA = 0.1, 0.05
 _GAMMA = 1.0  # concentration of the base of the prevalence, per topic
 # Where paths start after static updates; they find their own within tens of updates.
 _STEADINESS = {"topics": 200.0, "prevalence": 50.0}
+OWN_RANGE = 1e-2, 1e9
+"""Range of m, the concentration of a document's own topics."""
+
+# m: its start, the scale of the half-Cauchy prior of m^-1/2, and its moves in an update.
+_OWN, _OWN_DEVIATION, _MOVES = 100.0, 0.1, 10
+_SHORTEST, _LONGEST = 0.003, 1.0  # moves of log m: any between these, as each suits some data
 
 
 class Layout(NamedTuple):
@@ -81,6 +93,7 @@ class State(NamedTuple):
     prevalence: paths.State  # path of the prevalence, whose position is [T, K]
     total: jax.Array  # a, the concentration of the proportions of a document
     beta: jax.Array  # concentration of the bases, per word
+    own: jax.Array  # m, the concentration of a document's own topics; inf if it has none
     labels: jax.Array  # topic of every token, [N]
     counts: jax.Array  # tokens of each topic, slice and word, int32 [K, T, V]
 
@@ -100,7 +113,10 @@ class Model:
     beta: jax.Array
     alpha_prior: Prior | None  # of the mean concentration per topic; None if it is given
     beta_prior: Prior | None
+    own: jax.Array | None  # m, if documents have their own topics; its start, if it is learned
     paths: dict[str, Any]  # arguments of `dirichlet_paths`, but for beta
+    learn_own: bool = dataclasses.field(metadata=_STATIC)
+    longest: int = dataclasses.field(metadata=_STATIC)  # tokens of a document, at most
     words: int = dataclasses.field(metadata=_STATIC)
     static: int = dataclasses.field(metadata=_STATIC)  # updates at the start without change
     chains: int | None = dataclasses.field(metadata=_STATIC)
@@ -122,9 +138,17 @@ def lay_out(counts: sp.csr_array, place: np.ndarray, slices: int) -> Layout:
     starts[place[order], column] = ends - sizes
     rest = np.zeros((2, *shape), np.int32)
     rest[:, place[order], column] = sizes, order
+    counts = counts if counts.has_canonical_format else _canonical(counts)
     tokens = device.on_host(counts).read(order)
     tokens = tokens if tokens.size else np.zeros(1)  # a token of no document
     return Layout(*(jnp.asarray(x.astype(np.int32)) for x in (tokens, starts, *rest)))
+
+
+def _canonical(counts: sp.csr_array) -> sp.csr_array:
+    """Return counts with one entry a word, so that equal words of a document are side by side."""
+    result = counts.copy()
+    result.sum_duplicates()
+    return result
 
 
 def _columns(place: np.ndarray, slices: int) -> tuple[np.ndarray, np.ndarray]:
@@ -143,6 +167,7 @@ def build(
     beta: float | Prior = Prior(BETA),  # noqa: B008
     steadiness: ArrayLike | str = "learn",
     pace: ArrayLike | str = "learn",
+    own: float | str | None = "learn",
     static: int = 0,
     chains: int | None = None,
     engine: str | None = None,
@@ -159,6 +184,8 @@ def build(
         beta: Concentration of the bases, per word, likewise.
         steadiness: Concentration of all paths, or "learn".
         pace: Their pace, or "learn".
+        own: Concentration m of a document's own topics, positive, "learn", or None: documents have
+            the topics of their slice.
         static: Updates at the start in which nothing changes from slice to slice.
         chains: Number of chains to run together; states have a leading axis.
         engine: "native" or "xla", see `topics.engine`; by default "native" if available.
@@ -180,12 +207,16 @@ def build(
         ((20, 2, 2, 4), 67)
     """
     topics, words = shape
+    given = None if own is None else _OWN if isinstance(own, str) else own
     model = Model(
         alpha=_start("alpha", alpha),
         beta=_start("beta", beta),
         alpha_prior=alpha if isinstance(alpha, Prior) else None,
         beta_prior=beta if isinstance(beta, Prior) else None,
         paths=paths.hyperparameters(gaps, parents=parents, concentration=steadiness, pace=pace),
+        own=None if given is None else _start("own", given),
+        learn_own=isinstance(own, str),
+        longest=int(np.max(layout.lengths, initial=1)),
         words=words,
         static=arguments.at_least("static", static, 0),
         chains=None if chains is None else arguments.at_least("chains", chains, 1),
@@ -225,7 +256,8 @@ def _init(model: Model, layout: Layout, key: jax.Array, topics: jax.Array) -> St
     labels = engines.no_labels(layout.tokens.shape[0], number)
     none = jnp.zeros(same.shape, jnp.int32)
     alpha = _alpha(total, prevalence)
-    labels, counts = _sweep(model, key, path.position, alpha, layout, labels, none)
+    own = jnp.asarray(jnp.inf if model.own is None else model.own, same.dtype)
+    labels, counts = _sweep(model, key, path.position, alpha, own, layout, labels, none)
     return State(
         path.position,
         jnp.zeros((), jnp.int32),
@@ -235,6 +267,7 @@ def _init(model: Model, layout: Layout, key: jax.Array, topics: jax.Array) -> St
         prevalence,
         total,
         jnp.copy(model.beta),  # a state may be donated, and must not share arrays with the kernel
+        jnp.copy(own),
         labels,
         counts,
     )
@@ -272,7 +305,7 @@ def _update(model: Model, key: jax.Array, state: State, layout: Layout) -> tuple
         of_total = Prior(number * jnp.asarray(prior.mean), prior.shape)
         total = concentrations.move(keys[1], total[None], evidence, of_total, "learn")[0]
     path = paths.State(state.position, state.base, state.steadiness, state.pace, state.step)
-    counts = state.counts.astype(state.position.dtype)
+    own, counts = _own_topics(model, jax.random.fold_in(key, 2), layout, state)
 
     def bases(tables: jax.Array) -> jax.Array:
         """Return beta given the tables at the bases of all topics, [K, V]."""
@@ -302,6 +335,7 @@ def _update(model: Model, key: jax.Array, state: State, layout: Layout) -> tuple
         jax.random.fold_in(key, 1),
         topics.position,
         alpha,
+        own,
         layout,
         state.labels,
         state.counts,
@@ -315,6 +349,7 @@ def _update(model: Model, key: jax.Array, state: State, layout: Layout) -> tuple
         prevalence,
         total,
         beta,
+        own,
         labels,
         new,
     )
@@ -351,11 +386,63 @@ def _tables(
     return tables, jnp.sum(log_x)
 
 
+def _own_topics(
+    model: Model, key: jax.Array, layout: Layout, state: State
+) -> tuple[jax.Array, jax.Array]:
+    """Return m, and the counts of the paths of the topics, [K, T, V]."""
+    dtype = state.position.dtype
+    if model.own is None:
+        return state.own, state.counts.astype(dtype)
+    key_tables, key_own = jax.random.split(key)
+    tables, ranks = engines.word_tables(
+        key_tables,
+        state.position,
+        state.own,
+        Documents(*layout),
+        state.labels,
+        model.longest,
+        engine=model.engine,
+    )
+    counts = tables.astype(dtype)
+    if not model.learn_own:
+        return state.own, counts
+    return _move_own(key_own, state.own, engines.totals(tables).sum(), ranks.astype(dtype)), counts
+
+
+def _move_own(key: jax.Array, own: jax.Array, tables: jax.Array, ranks: jax.Array) -> jax.Array:
+    """Draw m by Metropolis moves, given the number of tables and the tokens of each rank.
+
+    The density of m is m^tables prod_j (m + j)^-ranks_j times its prior.
+    """
+    key_length, key_move, key_accept = jax.random.split(key, 3)
+    longest = np.log(_LONGEST / _SHORTEST)
+    lengths = _SHORTEST * jnp.exp(longest * jax.random.uniform(key_length, (_MOVES,), own.dtype))
+    steps = lengths * jax.random.normal(key_move, (_MOVES,), own.dtype)
+    limits = -jax.random.exponential(key_accept, (_MOVES,), own.dtype)
+    rank = jnp.arange(ranks.shape[0], dtype=own.dtype)
+    excess = tables - jnp.sum(ranks)
+
+    def log_prior(m: jax.Array) -> jax.Array:  # of log m: m^-1/2 is half-Cauchy
+        return 0.5 * jnp.log(m) - jnp.log(m + _OWN_DEVIATION**-2)
+
+    def move(m: jax.Array, given: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        step, limit = given
+        new = m * jnp.exp(step)
+        # log((1 + j / new) / (1 + j / m)), without the difference of large numbers.
+        change = jnp.log1p(rank * (m - new) / (new * (m + rank)))
+        ratio = excess * step - jnp.sum(ranks * change) + log_prior(new) - log_prior(m)
+        inside = (new > OWN_RANGE[0]) & (new < OWN_RANGE[1])
+        return jnp.where(inside & (limit < ratio), new, m), None
+
+    return lax.scan(move, own, (steps, limits))[0]
+
+
 def _sweep(
     model: Model,
     key: jax.Array,
     position: jax.Array,
     alpha: jax.Array,
+    own: jax.Array,
     layout: Layout,
     labels: jax.Array,
     counts: jax.Array,
@@ -365,6 +452,7 @@ def _sweep(
     def of_slice(loop: tuple[jax.Array, jax.Array], inputs: tuple[jax.Array, jax.Array]) -> Any:
         labels, counts = loop
         t, key = inputs
+        bursts = None if model.own is None else engines.bursts_of(own, position[:, t])
         swept = engines.sweeps(
             key,
             position[:, t],
@@ -375,6 +463,7 @@ def _sweep(
             times=1,
             count="changes",
             engine=model.engine,
+            bursts=bursts,
         )
         return (swept.labels, counts.at[:, t].set(swept.words)), None
 
@@ -383,8 +472,26 @@ def _sweep(
     return lax.scan(of_slice, (labels, counts), (number, keys))[0]
 
 
-def completion(heldout: HeldOut, slices: int) -> Completion:
-    """Return held-out documents for `log_predictive`: arrays with a leading axis of slices."""
+class Repeats(NamedTuple):
+    """Observed tokens of words that are targets in the same document, by slice."""
+
+    tokens: jax.Array  # the token, int32 [T, n]
+    documents: jax.Array  # its document's place in the slice, int32 [T, n]
+    entries: jax.Array  # its target's place in the slice; beyond the last to fill up
+
+
+class Halves(NamedTuple):
+    """A `Completion` whose arrays have a leading axis of slices, but for the tokens."""
+
+    observed: DeviceCorpus
+    words: jax.Array
+    documents: jax.Array
+    counts: jax.Array
+    repeats: Repeats
+
+
+def completion(heldout: HeldOut, slices: int) -> Halves:
+    """Return held-out documents for `log_predictive`."""
     place = np.asarray(heldout.place)
     observed = lay_out(heldout.observed, place, slices)
     column = np.empty(len(place), np.int64)
@@ -398,13 +505,23 @@ def completion(heldout: HeldOut, slices: int) -> Completion:
     table = np.zeros((3, slices, max(int(sizes.max(initial=0)), 1)), np.int32)
     table[:, place[rows], own] = words, column[rows], number
     ends = observed.starts[:, -1:] + observed.lengths[:, -1:]
-    return Completion(
-        DeviceCorpus(
-            observed.tokens, jnp.concatenate([observed.starts, ends], axis=1), observed.ids
-        ),
+    entry = sp.csr_array((own + 1, (rows, words)), shape=target.shape)
+    tokens = np.asarray(observed.tokens)
+    documents = np.repeat(order, np.asarray(heldout.observed.sum(axis=1), np.int64)[order])
+    found = np.asarray(entry[documents, tokens[: len(documents)]]).ravel() - 1
+    kept = np.flatnonzero(found >= 0)
+    sizes, own = _columns(place[documents[kept]], slices)
+    repeats = np.zeros((3, slices, max(int(sizes.max(initial=0)), 1)), np.int32)
+    repeats[2] = table.shape[2]
+    at = place[documents[kept]], own
+    repeats[:, *at] = kept, column[documents[kept]], found[kept]
+    starts = jnp.concatenate([observed.starts, ends], axis=1)
+    return Halves(
+        DeviceCorpus(observed.tokens, starts, observed.ids),
         jnp.asarray(table[0]),
         jnp.asarray(table[1]),
         jnp.asarray(table[2].astype(np.float32)),
+        Repeats(*map(jnp.asarray, repeats)),
     )
 
 
@@ -412,27 +529,80 @@ def completion(heldout: HeldOut, slices: int) -> Completion:
 def log_predictive(
     key: jax.Array,
     log_topics: jax.Array,
-    alpha: jax.Array,
-    data: Completion,
+    concentrations: tuple[jax.Array, jax.Array | None],
+    data: Halves,
     *,
     engine: str | None = None,
 ) -> jax.Array:
     """Return log p(w | d) of the target entries of each slice, [T n], as for LDA.
 
-    Topics are [K, T, V] and concentrations [T, K]. Entries that fill up slices have the count 0.
+    Topics are [K, T, V]; concentrations are those of proportions, [T, K], and m of a document's own
+    topics, or None: documents have the topics of their slice. With own topics, a word is likelier
+    if it occurs in the observed half. Entries that fill up slices have the count 0.
     """
-
-    def of_slice(inputs: tuple[jax.Array, jax.Array, jax.Array, Completion]) -> jax.Array:
-        t, key, alpha, data = inputs
-        return evaluation.log_predictive(key, log_topics[:, t], alpha, data, engine=engine)
-
+    alpha, own = concentrations
     tokens, starts, order = data.observed
-    number = alpha.shape[0]
-    shared = jnp.broadcast_to(tokens, (number, *tokens.shape))
-    inputs = (
-        lax.iota(jnp.int32, number),
-        jax.random.split(key, number),
-        alpha,
-        data._replace(observed=DeviceCorpus(shared, starts, order)),
-    )
-    return lax.map(of_slice, inputs).ravel()
+
+    def of_slice(t: jax.Array) -> jax.Array:
+        arrays = (x[t] for x in (data.words, data.documents, data.counts))
+        part = Completion(DeviceCorpus(tokens, starts[t], order[t]), *arrays)
+        given = jax.random.fold_in(key, t), log_topics[:, t], alpha[t]
+        if own is None:
+            return evaluation.log_predictive(*given, part, engine=engine)
+        repeats = Repeats(*(x[t] for x in data.repeats))
+        return _with_bursts(*given, own, part, repeats, engine)
+
+    return lax.map(of_slice, lax.iota(jnp.int32, alpha.shape[0])).ravel()
+
+
+def _with_bursts(
+    key: jax.Array,
+    log_topics: jax.Array,
+    alpha: jax.Array,
+    own: jax.Array,
+    data: Completion,
+    repeats: Repeats,
+    engine: str | None,
+) -> jax.Array:
+    """Return log p(w | d) of target entries, [n], the mean over sweeps of the predictive.
+
+    Given labels, p(w | d) = sum_k theta_dk (m phi_kw + n_dkw) / (m + n_dk).
+    """
+    documents = device.select(data.observed, lax.iota(jnp.int32, data.observed.starts.shape[0] - 1))
+    bursts = engines.bursts_of(own, log_topics)
+    likelihood = engines.lay_out(log_topics, engine=engine)
+    token, document, entry = repeats
+    # Relative to the likeliest topic of the word, and to m.
+    given, scale = engines.likelihood_of(log_topics)[:, data.words], bursts.scales[data.words]
+
+    def sweep(labels: jax.Array | None, key: jax.Array) -> engines.SweepResult:
+        return engines.sweeps(
+            key,
+            None,
+            alpha,
+            documents,
+            labels,
+            likelihood=likelihood,
+            times=1,
+            tally=True,
+            engine=engine,
+            bursts=bursts,
+        )
+
+    def add(loop: tuple[jax.Array, jax.Array], inputs: tuple[jax.Array, jax.Array]) -> Any:
+        labels, total = loop
+        key, counted = inputs
+        swept = sweep(labels, key)
+        theta = alpha[:, None] + swept.documents
+        share = theta / jnp.sum(theta, axis=0) * (own / (own + swept.documents))
+        p = jnp.sum(share[:, data.documents] * given, axis=0)
+        repeated = share[swept.labels[token].astype(jnp.int32), document]
+        p = p.at[entry].add(repeated * scale.at[entry].get(mode="clip"), mode="drop")
+        return (swept.labels, total + counted * p), None
+
+    keys = jax.random.split(key, evaluation.SWEEPS + 1)
+    labels = sweep(None, keys[-1]).labels
+    counted = jnp.arange(evaluation.SWEEPS) >= evaluation.BURN_IN
+    total = lax.scan(add, (labels, jnp.zeros(data.words.shape[0])), (keys[:-1], counted))[0][1]
+    peak = jnp.max(log_topics, axis=0)[data.words]
+    return jnp.log(total / (evaluation.SWEEPS - evaluation.BURN_IN)) + peak

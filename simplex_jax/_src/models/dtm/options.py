@@ -95,6 +95,14 @@ class Options(TopicOptions):
         default="learn",
     )
     beta_prior: tuple[float, float] | None = gamma_prior("beta", unset="1,20")
+    document_steadiness: Any = concentration(
+        "Concentration of a document's own topics around those of its slice: words come in bursts, "
+        "so that one that occurs in a document occurs again. learn: sample it. none: documents "
+        "have the topics of their slice, which then follow single long documents.",
+        default="learn",
+        learn=("learn", "none"),
+        most=model.OWN_RANGE[1],
+    )
 
     def __post_init__(self) -> None:
         check_priors(self, *_MEANS)
@@ -209,3 +217,9 @@ def start_of(settings: Options, name: str) -> float | Prior:
         return getattr(settings, name)
     shape, rate = prior
     return Prior(shape / rate, shape)
+
+
+def own_of(settings: Options) -> float | str | None:
+    """Return the concentration of a document's own topics as `model.build` takes it."""
+    chosen = settings.document_steadiness
+    return None if chosen == "none" else chosen

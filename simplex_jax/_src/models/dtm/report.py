@@ -307,6 +307,15 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
                 if slices.timed
                 else {}
             ),
+            **(
+                {}
+                if np.isnan(fitted.document_steadiness[0])
+                else {
+                    "steadiness of topics within documents": _estimate(
+                        fitted.document_steadiness[0], fitted.document_steadiness[1:]
+                    )
+                }
+            ),
             "alpha, sum over the topics": display.number(float(fitted.alpha.sum())),
             "beta, per word": display.number(float(fitted.beta)),
         },
@@ -446,6 +455,7 @@ FILES = Files(
             "pace_interval": Array("EK", unknown=True),
             "prevalence_steadiness": Array("P", unknown=True),
             "prevalence_pace": Array("P", unknown=True),
+            "document_steadiness": Array("P", unknown=True),
             "stability": Array("K", unknown=True),
         },
         _BY_SLICE: {

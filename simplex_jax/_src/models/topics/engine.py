@@ -15,6 +15,7 @@ threads nor devices change a draw.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -58,6 +59,29 @@ def likelihood_of(log_topics: jax.Array) -> jax.Array:
     """
     peak = jnp.max(log_topics, axis=0)
     return jnp.where(jnp.isneginf(peak), 1, jnp.exp(log_topics - peak))
+
+
+class Bursts(NamedTuple):
+    """Topics of a document's own, Dirichlet(m phi_k) around those given: words come in bursts.
+
+    They are integrated out: with n tokens of topic k in the document, r of them of word w, the
+    next is w with probability (m phi_kw + r) / (m + n) (Doyle and Elkan 2009, with one m).
+    """
+
+    own: jax.Array  # m
+    scales: jax.Array  # 1 / m relative to the likelihood of each word, [V]
+
+
+# Of words that are improbable in all topics; products of counts and scales are finite.
+_MOST_SCALE = 1e20
+
+
+def bursts_of(own: jax.Array, log_topics: jax.Array) -> Bursts:
+    """Return the bursts of concentration m around topics [K, V]."""
+    peak = jnp.max(log_topics, axis=0)
+    log_scale = jnp.where(jnp.isneginf(peak), 0, -peak) - jnp.log(own)
+    scales = jnp.exp(jnp.minimum(log_scale, np.log(_MOST_SCALE)))
+    return Bursts(own.astype(jnp.float32), scales.astype(jnp.float32))
 
 
 def count_labels(labels: jax.Array, documents: Documents, num_topics: int) -> jax.Array:
@@ -184,12 +208,14 @@ def sweep_collapsed(
     alpha: jax.Array,
     documents: Documents,
     labels: jax.Array,
+    bursts: Bursts | None = None,
 ) -> jax.Array:
     """Sweep over the tokens of each document in turn, with topic proportions integrated out.
 
-    A `Sweep`. A token without a label gets one from its conditional given the labels before
-    it. The random number of a token depends only on the key, on `documents.ids` and on its place in
-    its document, not on the other documents in the batch.
+    A `Sweep`. With bursts, equal words of a document must be side by side. A token without a label
+    gets one from its conditional given the labels before it. The random number of a token depends
+    only on the key, on `documents.ids` and on its place in its document, not on the other documents
+    in the batch.
     """
     weights = rows_of(likelihood)
     num_topics, batch_size = alpha.shape[0], documents.lengths.shape[0]
@@ -211,7 +237,7 @@ def sweep_collapsed(
     def block(i: jax.Array, labels: jax.Array) -> jax.Array:
         cut = (lax.dynamic_slice_in_dim(x, i * width, width) for x in in_order)
         side_by_side = Documents(documents.tokens, *cut)
-        return _block(key, weights, prior, num_topics, side_by_side, labels)
+        return _block(key, weights, prior, num_topics, side_by_side, labels, bursts)
 
     return lax.fori_loop(0, lanes // width, block, labels)
 
@@ -227,22 +253,25 @@ def _block(
     num_topics: int,
     documents: Documents,
     labels: jax.Array,
+    bursts: Bursts | None,
 ) -> jax.Array:
     """Sweep over documents sorted by length, in fewer lanes after most have ended."""
     counts = count_labels(labels, documents, alpha.shape[0]).T
+    repeats = None if bursts is None else jnp.zeros_like(counts)
     first: jax.Array | int = 0
     while True:
         width = documents.lengths.shape[0]
         narrow = _rounded(width // _NARROWING)
         last_stage = narrow >= width
         last = documents.lengths[-1] if last_stage else documents.lengths[width - narrow - 1]
-        labels, counts = _positions(
-            key, weights, alpha, num_topics, documents, labels, counts, first, last
+        labels, counts, repeats = _positions(
+            key, weights, alpha, num_topics, documents, labels, counts, first, last, bursts, repeats
         )
         if last_stage:
             return labels
         cut = (x[width - narrow :] for x in documents[1:] if x is not None)
         documents, counts = Documents(documents.tokens, *cut), counts[width - narrow :]
+        repeats = None if repeats is None else repeats[width - narrow :]
         first = last
 
 
@@ -256,14 +285,42 @@ def _positions(
     counts: jax.Array,
     first: jax.Array | int,
     last: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    """Draw the tokens at positions first..last-1 of all documents, one position after the other."""
+    bursts: Bursts | None,
+    repeats: jax.Array | None,
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """Draw the tokens at positions first..last-1 of all documents, one position after the other.
+
+    `repeats` are the counts of the labels of a document's tokens of the word at the position.
+    """
     num_tokens = documents.tokens.shape[0]
     lane = lax.iota(jnp.int32, documents.lengths.shape[0])
     dtype = jnp.dtype(jnp.float32)
 
+    def runs(
+        labels: jax.Array, place: jax.Array, word: jax.Array, inside: jax.Array, repeats: jax.Array
+    ) -> jax.Array:
+        """Return the repeats of the words, counted anew where a word begins."""
+        before = documents.tokens.at[place - 1].get(mode="clip")
+        begins = inside & ((place == documents.starts) | (word != before))
+        ends = documents.starts + documents.lengths
+
+        def active(i: jax.Array) -> jax.Array:
+            same = documents.tokens.at[place + i].get(mode="clip") == word
+            return begins & (place + i < ends) & same
+
+        def add(loop: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            i, repeats = loop
+            label = labels.at[place + i].get(mode="fill", fill_value=num_topics).astype(jnp.int32)
+            counted = active(i) & (label < num_topics)
+            label = jnp.minimum(label, num_topics - 1)
+            return i + 1, repeats.at[lane, label].add(counted.astype(dtype))
+
+        repeats = jnp.where(begins[:, None], 0, repeats)
+        start = (jnp.int32(0), repeats)
+        return lax.while_loop(lambda loop: jnp.any(active(loop[0])), add, start)[1]
+
     def position(loop):
-        number, labels, counts = loop
+        number, labels, counts, repeats = loop
         inside = number < documents.lengths
         place = jnp.where(inside, documents.starts + number, num_tokens)
         word = documents.tokens.at[place].get(mode="clip")
@@ -271,13 +328,20 @@ def _positions(
         labelled = (inside & (old < num_topics)).astype(dtype)
         counts = counts.at[lane, jnp.minimum(old, num_topics - 1)].add(-labelled)
         bits, _ = random_words(key, lane.shape[0], dtype, row=number, columns=documents.ids)
-        mass = (counts + alpha) * weights.at[word].get(mode="promise_in_bounds")
-        new = _draw(mass, uniform.uniform(bits, dtype))
+        weight, mass = weights.at[word].get(mode="promise_in_bounds"), counts + alpha
+        if bursts is not None:
+            repeats = runs(labels, place, word, inside, repeats)
+            repeats = repeats.at[lane, jnp.minimum(old, num_topics - 1)].add(-labelled)
+            weight += bursts.scales[word][:, None] * repeats
+            mass /= counts + bursts.own
+        new = _draw(mass * weight, uniform.uniform(bits, dtype))
         counts = counts.at[lane, new].add(inside.astype(dtype))
+        if bursts is not None:
+            repeats = repeats.at[lane, new].add(inside.astype(dtype))
         labels = labels.at[place].set(new.astype(labels.dtype), mode="drop")
-        return number + 1, labels, counts
+        return number + 1, labels, counts, repeats
 
-    start = (jnp.int32(first), labels, counts)
+    start = (jnp.int32(first), labels, counts, repeats)
     return lax.while_loop(lambda loop: loop[0] < last, position, start)[1:]
 
 
@@ -425,6 +489,64 @@ def totals(words: jax.Array) -> jax.Array:
     return library.LIBRARY.lowered("totals", calls.totals, by_xla, words)
 
 
+def word_tables(
+    key: jax.Array,
+    log_topics: jax.Array,
+    own: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    ranks: int,
+    *,
+    engine: str,
+) -> tuple[jax.Array, jax.Array]:
+    """Draw the tables of each word in the topics of documents of their own, see `Bursts`.
+
+    Args:
+        key: Random key.
+        log_topics: Topics of each slice, [K, T, V].
+        own: Concentration m.
+        documents: Documents by slice, [T, B] each, with equal words side by side.
+        labels: Topic of every token; K for none.
+        ranks: A number not below the tokens of the longest document.
+        engine: "native" or "xla".
+
+    Returns:
+        Tables, CRT(m phi, r) for r tokens of a word with a topic in a document, summed over the
+        documents of a slice: given these, topics have a Dirichlet prior's counts, int32 [K, T, V].
+        And the number of tokens that follow j others of their topic in their document, int32
+        [ranks], which m depends on.
+    """
+    shape, (slices, each) = log_topics.shape, documents.lengths.shape
+    flat = Documents(documents.tokens, *(x.ravel() for x in documents[1:] if x is not None))
+    if engine == "native" and library.platform() == "cpu":
+        return calls.word_tables(key, log_topics, own, flat, labels, ranks)
+    size = labels.shape[0]
+    place, document = token_slots(flat, jnp.int32(0), size)
+    word = flat.tokens.at[place].get(mode="clip")
+    label = labels.at[place].get(mode="fill", fill_value=shape[0]).astype(jnp.int32)
+    earlier, of_topic = _ranks(document, label, word), _ranks(document, label)
+    t = jnp.minimum(document // each, slices - 1)
+    at = jnp.minimum(label, shape[0] - 1), t, word
+    c = own * jnp.exp(log_topics[at])
+    bits, _ = random_words(key, size, c.dtype)
+    sits = (earlier == 0) | (uniform.uniform(bits, c.dtype) * (c + earlier) < c)
+    # Those of no document, and without a label, are dropped.
+    label = jnp.where((place < size) & sits, label, shape[0])
+    tables = jnp.zeros(shape, jnp.int32).at[label, t, word].add(1, mode="drop")
+    valid = (place < size) & (labels.at[place].get(mode="fill", fill_value=shape[0]) < shape[0])
+    of_topic = jnp.where(valid, of_topic, ranks)
+    return tables, jnp.zeros(ranks, jnp.int32).at[of_topic].add(1, mode="drop")
+
+
+def _ranks(*keys: jax.Array) -> jax.Array:
+    """Return how many items before each have the same keys, int32 [n]."""
+    number = lax.iota(jnp.int32, keys[0].shape[0])
+    *ordered, order = lax.sort((*keys, number), num_keys=len(keys) + 1)
+    changes = jnp.stack([jnp.diff(key, prepend=key[:1] - 1) != 0 for key in ordered])
+    first = lax.cummax(jnp.where(changes.any(axis=0), number, 0))
+    return jnp.zeros_like(number).at[order].set(number - first)
+
+
 def lay_out(
     log_topics: jax.Array, *, method: str = "collapsed", engine: str | None = None
 ) -> jax.Array:
@@ -450,6 +572,7 @@ def sweeps(
     tally: bool = False,
     engine: str | None = None,
     kind: str | None = None,
+    bursts: Bursts | None = None,
 ) -> SweepResult:
     """Sweep over the tokens of distinct documents, given topics; label tokens without a label.
 
@@ -459,10 +582,15 @@ def sweeps(
     `Sweep`; labels None are initialised (see `_begin`) before the first sweep. To `words`,
     int32 [K, V], by default zeros, `count` adds the "changes" of the labels by all sweeps, the
     "labels" after each sweep from the burn-in on, or "nothing". `tally` requests counts in
-    documents. `kind` is as for `native.calls.sweep`, by default the fastest for K.
+    documents. `kind` is as for `native.calls.sweep`, by default the fastest for K. Collapsed sweeps
+    may have `bursts`, by XLA on GPUs, where equal words of a document must be side by side.
     """
     num_topics = alpha.shape[0]
     engine = resolve(engine, num_topics)
+    if bursts is not None:
+        if method != "collapsed":
+            raise ValueError(f"sweeps with bursts are collapsed; method is {method!r}")
+        engine = "xla" if library.platform() == "cuda" else engine
     if words is not None and count == "nothing":
         raise ValueError('words are given and count is "nothing": set count')
     if times < 1:
@@ -473,7 +601,14 @@ def sweeps(
         likelihood = lay_out(log_topics, method=method, engine=engine)
     if labels is None:
         labels = _begin(
-            jax.random.fold_in(key, times), likelihood, alpha, documents, method, engine, kind
+            jax.random.fold_in(key, times),
+            likelihood,
+            alpha,
+            documents,
+            method=method,
+            engine=engine,
+            kind=kind,
+            bursts=bursts,
         )
     if engine == "native" and method == "collapsed":
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(times))
@@ -488,6 +623,7 @@ def sweeps(
             count=count,
             tally=tally,
             kind=kind,
+            bursts=bursts,
         )
         return SweepResult(labels, words, in_documents.T.astype(jnp.float32))
 
@@ -497,7 +633,7 @@ def sweeps(
 
     def sweep(i, loop):
         labels, words, in_documents = loop
-        move = METHODS[method]
+        move = METHODS[method] if bursts is None else partial(sweep_collapsed, bursts=bursts)
         new = move(jax.random.fold_in(key, i), likelihood, alpha, documents, labels)
         if count == "labels":
             added = count_words(new, documents, words)
@@ -519,9 +655,7 @@ def _begin(
     likelihood: jax.Array,
     alpha: jax.Array,
     documents: Documents,
-    method: str,
-    engine: str,
-    kind: str | None,
+    **how: Any,
 ) -> jax.Array:
     """Initialise the labels of documents, [T], from their words, almost independently.
 
@@ -539,7 +673,5 @@ def _begin(
         no_labels(documents.tokens.shape[0], alpha.shape[0]),
         likelihood=likelihood,
         times=1,
-        method=method,
-        engine=engine,
-        kind=kind,
+        **how,
     ).labels

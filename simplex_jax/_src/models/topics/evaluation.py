@@ -10,6 +10,7 @@ sample.
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -143,25 +144,27 @@ class Evaluation(HeldOut):
     """The hook that records perplexities of the current topics, see `HeldOut`.
 
     `read` returns the log topics [K, V] and the concentrations [K] of a state, by default its
-    `position` and `alpha`, and `predict` is `log_predictive` or takes its place. With several
+    `position` and `alpha`, and `predict` is `log_predictive` or takes its place, for `data` of its
+    own kind. With several
     chains, along the first axis, `perplexity` averages the logarithm of their perplexities.
     """
 
     def __init__(
         self,
-        data: Completion,
+        data: Any,
         key: jax.Array,
         chains: int = 1,
         window: Window = doubling(1),  # noqa: B008, a pure function
         engine: str | None = None,
-        read: Callable[[State], tuple[jax.Array, jax.Array]] = lambda s: (s.position, s.alpha),
+        read: Callable[[State], tuple[jax.Array, Any]] = lambda s: (s.position, s.alpha),
         predict: Callable[..., jax.Array] = log_predictive,
     ) -> None:
         def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
             key_event = jax.random.fold_in(key, event.step)
             first = sharded_rows.on_first_device(read(event.state))
             # One chain at a time, without copying a single one: topics may be large.
-            parts = [first] if chains == 1 else zip(*first, strict=True)
+            each = (jax.tree.map(itemgetter(chain), first) for chain in range(chains))
+            parts = [first] if chains == 1 else each
             keys = [jax.random.fold_in(key_event, chain) for chain in range(chains)]
             log_p = [
                 predict(key_chain, topics, alpha, data, engine=engine)

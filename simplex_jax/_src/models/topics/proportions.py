@@ -82,6 +82,7 @@ def shards(
     sweeps: int = _SWEEPS,
     shard: int = SHARD,
     engine: str | None = None,
+    own: float | None = None,
 ) -> Iterator[Shares]:
     """Yield the topic proportions of documents, a shard at a time.
 
@@ -100,6 +101,7 @@ def shards(
         sweeps: Maximum sweeps over a document in each of eight chains, after a burn-in of 6.
         shard: Maximum number of documents processed at once; no result depends on it.
         engine: Engine of the sweeps, "native" or "xla"; by default native if available.
+        own: Concentration of a document's own topics, see `engine.Bursts`; by default it has none.
 
     Yields:
         The shares of consecutive documents; rows sum to 1. The error is the upper 90% limit by the
@@ -137,10 +139,12 @@ def shards(
     concentrations = positive("alpha", alpha, (len(table),))
     key = fold_in(jax.random.key(seed), np.uint32(_STREAM))
     engine = engines.resolve(engine, len(table))
-    likelihood = _lay_out(jnp.asarray(table), engine)
+    likelihood, bursts = _lay_out(jnp.asarray(table), own, engine)
 
     def infer(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
-        return _average(key, likelihood, concentrations, documents, share_error, sweeps, engine)
+        return _average(
+            key, likelihood, concentrations, documents, share_error, sweeps, engine, bursts
+        )
 
     return _each_shard(counts, min(shard, _MOST_SHARES // len(table)), infer)
 
@@ -251,9 +255,12 @@ def _each_shard(
 
 
 @functools.partial(jax.jit, static_argnames="engine")
-def _lay_out(topics: jax.Array, engine: str) -> jax.Array:
+def _lay_out(
+    topics: jax.Array, own: float | None, engine: str
+) -> tuple[jax.Array, engines.Bursts | None]:
     log_topics = jnp.log(jnp.maximum(topics, _TINY))
-    return engines.lay_out(log_topics, engine=engine)
+    bursts = None if own is None else engines.bursts_of(jnp.asarray(own), log_topics)
+    return engines.lay_out(log_topics, engine=engine), bursts
 
 
 @jax.jit
@@ -269,6 +276,7 @@ def _average(
     share_error: float,
     most: int,
     engine: str,
+    bursts: engines.Bursts | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean proportions [B, K] and their errors [B], from at most `most` sweeps per chain.
 
@@ -295,6 +303,7 @@ def _average(
                 times=burn_in + times,
                 burn_in=burn_in,
                 engine=engine,
+                bursts=bursts,
             )
             done += times
         sums, squares = _pooled(np.asarray(totals))
@@ -369,6 +378,7 @@ def _sweep(
     times: int,
     burn_in: int,
     engine: str,
+    bursts: engines.Bursts | None,
 ) -> tuple[jax.Array, jax.Array]:
     """Sweep, and add the topic counts of documents after the burn-in to the totals."""
     result = engines.sweeps(
@@ -382,6 +392,7 @@ def _sweep(
         burn_in=burn_in,
         tally=True,
         engine=engine,
+        bursts=bursts,
     )
     return result.labels, totals + result.documents.reshape(totals.shape)
 

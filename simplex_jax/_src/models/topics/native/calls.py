@@ -1,5 +1,7 @@
 """Sweeps over documents by the native libraries."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,6 +85,7 @@ def sweep(
     count: str,
     tally: bool,
     kind: str | None = None,
+    bursts: Any = None,
     width: int = 16,
     prefix: str | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -94,7 +97,8 @@ def sweep(
     tokens (longer ones use another kind). The default is `kind_for`; GPUs always use "dense". A
     word or a document out of range raises an error on CPUs, and ends the program on GPUs. `width`
     is the number of lanes of a CPU's widest vectors: for tests, since no result depends on it.
-    Counts in documents are int32 [B, K], or [0, K].
+    Counts in documents are int32 [B, K], or [0, K]. With `bursts`, see `engine.Bursts`, the kind is
+    "dense".
     """
     num_documents, num_topics = documents.lengths.shape[0], alpha.shape[0]
     counted = words.shape
@@ -105,9 +109,15 @@ def sweep(
         jax.ShapeDtypeStruct(counted, jnp.int32),
         jax.ShapeDtypeStruct((num_documents if tally else 0, num_topics), jnp.int32),
     )
-    aliases = {7: 0} if new else {7: 0, 8: 1}
-    call = _call("sweep", results, prefix=prefix, aliases=aliases)
-    return call(
+    given: tuple[jax.Array, ...] = ()
+    how = {"kind": np.int64(KINDS[kind or kind_for(num_topics)])}
+    if bursts is not None:
+        given, how = (bursts.scales, bursts.own.reshape(1)), {}
+    first = len(given) + 7
+    aliases = {first: 0} if new else {first: 0, first + 1: 1}
+    name = "sweep" if bursts is None else "sweep_bursts"
+    return _call(name, results, prefix=prefix, aliases=aliases)(
+        *given,
         jax.vmap(bits.key_words)(keys),
         weights,
         alpha.astype(jnp.float32),
@@ -116,8 +126,8 @@ def sweep(
         words,
         burn_in=np.int64(burn_in),
         count=np.int64(COUNT[count]),
-        kind=np.int64(KINDS[kind or kind_for(num_topics)]),
         width=np.int64(width),
+        **how,
     )
 
 
@@ -197,6 +207,32 @@ def tables(
         documents.starts,
         documents.lengths,
         _ids(documents),
+        width=np.int64(width),
+    )
+
+
+def word_tables(
+    key: jax.Array,
+    log_topics: jax.Array,
+    own: jax.Array,
+    documents: Documents,
+    labels: jax.Array,
+    ranks: int,
+    *,
+    width: int = 16,
+    prefix: str | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Draw tables, and count tokens by rank, see `engine.word_tables`; documents are [T B]."""
+    results = (
+        jax.ShapeDtypeStruct(log_topics.shape, jnp.int32),
+        jax.ShapeDtypeStruct((ranks,), jnp.int32),
+    )
+    return _call("word_tables", results, prefix=prefix)(
+        bits.key_words(key),
+        log_topics.astype(jnp.float32),
+        own.astype(jnp.float32).reshape(1),
+        *_fields(documents),
+        labels,
         width=np.int64(width),
     )
 

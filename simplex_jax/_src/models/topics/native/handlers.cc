@@ -18,6 +18,7 @@ namespace plain {
 void integrated(const Integration&);
 void lay_out(const Layout&);
 void tables(const Seating&);
+void word_tables(const Bursts&);
 void dense(const Task&);
 void integer(const Task&);
 void sparse(const Task&);
@@ -26,6 +27,7 @@ namespace avx2 {
 void integrated(const Integration&);
 void lay_out(const Layout&);
 void tables(const Seating&);
+void word_tables(const Bursts&);
 void dense(const Task&);
 void integer(const Task&);
 void sparse(const Task&);
@@ -34,6 +36,7 @@ namespace avx512 {
 void integrated(const Integration&);
 void lay_out(const Layout&);
 void tables(const Seating&);
+void word_tables(const Bursts&);
 void dense(const Task&);
 void integer(const Task&);
 void sparse(const Task&);
@@ -202,13 +205,15 @@ void run(ffi::ThreadPool& pool, int64_t threads, Task task, int64_t total, Kind 
   together(pool, threads, [&] { kernel(task); });
 }
 
-ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::F32> weights,
-                 ffi::Buffer<ffi::F32> alpha, ffi::Buffer<ffi::S32> tokens,
-                 ffi::Buffer<ffi::S32> starts, ffi::Buffer<ffi::S32> lengths,
-                 ffi::Buffer<ffi::U32> ids, ffi::AnyBuffer labels, ffi::Buffer<ffi::S32> words,
-                 ffi::Result<ffi::AnyBuffer> new_labels, ffi::ResultBuffer<ffi::S32> new_words,
-                 ffi::ResultBuffer<ffi::S32> tally, int64_t burn_in, int64_t count,
-                 int64_t kind, int64_t width) {
+// Where `scales` [V] are given, with bursts of concentration `own`; see dense.inl.
+ffi::Error sweep_of(const float* scales, float own, ffi::ThreadPool& pool,
+                    ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::F32> weights,
+                    ffi::Buffer<ffi::F32> alpha, ffi::Buffer<ffi::S32> tokens,
+                    ffi::Buffer<ffi::S32> starts, ffi::Buffer<ffi::S32> lengths,
+                    ffi::Buffer<ffi::U32> ids, ffi::AnyBuffer labels, ffi::Buffer<ffi::S32> words,
+                    ffi::Result<ffi::AnyBuffer> new_labels, ffi::ResultBuffer<ffi::S32> new_words,
+                    ffi::ResultBuffer<ffi::S32> tally, int64_t burn_in, int64_t count,
+                    int64_t kind, int64_t width) {
   const int64_t num_words = weights.dimensions()[0];
   int64_t total, longest;
   ffi::Error error = check(tokens, starts, lengths, num_words, &total, &longest);
@@ -237,6 +242,8 @@ ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<f
   task.rows = weights.dimensions()[1] / kLanes;
   task.groups = (task.num_topics + kGroup - 1) / kGroup;
   task.most_alpha = *std::max_element(task.alpha, task.alpha + task.num_topics);
+  task.scales = scales;
+  task.own = own;
   task.total_alpha = std::accumulate(task.alpha, task.alpha + task.num_topics, 0.0f);
   task.keys = keys.typed_data();
   task.sweeps = keys.dimensions()[0];
@@ -263,6 +270,33 @@ ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<f
   }
   run(pool, threads, task, total, chosen, width);
   return ffi::Error::Success();
+}
+
+ffi::Error sweep(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::F32> weights,
+                 ffi::Buffer<ffi::F32> alpha, ffi::Buffer<ffi::S32> tokens,
+                 ffi::Buffer<ffi::S32> starts, ffi::Buffer<ffi::S32> lengths,
+                 ffi::Buffer<ffi::U32> ids, ffi::AnyBuffer labels, ffi::Buffer<ffi::S32> words,
+                 ffi::Result<ffi::AnyBuffer> new_labels, ffi::ResultBuffer<ffi::S32> new_words,
+                 ffi::ResultBuffer<ffi::S32> tally, int64_t burn_in, int64_t count,
+                 int64_t kind, int64_t width) {
+  return sweep_of(nullptr, 0, pool, keys, weights, alpha, tokens, starts, lengths, ids, labels, words,
+                  new_labels, new_words, tally, burn_in, count, kind, width);
+}
+
+ffi::Error sweep_bursts(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> scales,
+                        ffi::Buffer<ffi::F32> own, ffi::Buffer<ffi::U32> keys, ffi::Buffer<ffi::F32> weights,
+                        ffi::Buffer<ffi::F32> alpha, ffi::Buffer<ffi::S32> tokens,
+                        ffi::Buffer<ffi::S32> starts, ffi::Buffer<ffi::S32> lengths,
+                        ffi::Buffer<ffi::U32> ids, ffi::AnyBuffer labels, ffi::Buffer<ffi::S32> words,
+                        ffi::Result<ffi::AnyBuffer> new_labels, ffi::ResultBuffer<ffi::S32> new_words,
+                        ffi::ResultBuffer<ffi::S32> tally, int64_t burn_in, int64_t count,
+                        int64_t width) {
+  if (scales.element_count() != static_cast<size_t>(weights.dimensions()[0])) {
+    return wrong("there is a scale for each word");
+  }
+  return sweep_of(scales.typed_data(), *own.typed_data(), pool, keys, weights, alpha, tokens, starts, lengths, ids, labels, words,
+                  new_labels, new_words, tally, burn_in, count,
+                  kDense, width);
 }
 
 // Rows of weights [V, rows * 16] from the logarithms of topics [K, V].
@@ -505,6 +539,49 @@ ffi::Error tables(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
   return ffi::Error::Success();
 }
 
+// Tables of each word in each topic in all documents of a slice, [K, slices, V].
+ffi::Error word_tables(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
+                       ffi::Buffer<ffi::F32> log_topics, ffi::Buffer<ffi::F32> own,
+                       ffi::Buffer<ffi::S32> tokens, ffi::Buffer<ffi::S32> starts,
+                       ffi::Buffer<ffi::S32> lengths, ffi::Buffer<ffi::U32> ids,
+                       ffi::AnyBuffer labels, ffi::ResultBuffer<ffi::S32> result,
+                       ffi::ResultBuffer<ffi::S32> ranks, int64_t width) {
+  const auto shape = log_topics.dimensions();
+  int64_t total, longest;
+  ffi::Error error = check(tokens, starts, lengths, shape[2], &total, &longest);
+  if (error.failure()) return error;
+  const int64_t num_ranks = ranks->element_count();
+  if (longest > num_ranks) return wrong("a document is longer than there are ranks");
+  std::memset(result->untyped_data(), 0, result->size_bytes());
+  std::vector<int64_t> sums(num_ranks);
+  const int64_t threads = threads_for(pool, total);
+  std::atomic<int64_t> taken{0};
+  std::mutex lock;
+  const Bursts task{key.typed_data(),
+                    log_topics.typed_data(),
+                    *own.typed_data(),
+                    shape[0],
+                    shape[1],
+                    shape[2],
+                    tokens.typed_data(),
+                    labels.untyped_data(),
+                    labels.element_type() == ffi::U8 ? 1 : 2,
+                    starts.typed_data(),
+                    lengths.typed_data(),
+                    ids.typed_data(),
+                    static_cast<int64_t>(lengths.element_count()),
+                    result->typed_data(),
+                    sums.data(),
+                    num_ranks,
+                    &taken,
+                    claim_for(lengths.element_count(), threads),
+                    &lock};
+  const auto kernel = for_width(width, EACH_WIDTH(word_tables));
+  together(pool, threads, [&] { kernel(task); });
+  std::copy(sums.begin(), sums.end(), ranks->typed_data());
+  return ffi::Error::Success();
+}
+
 // Counts of the labels of each document, [B, K].
 template <typename Label>
 void count_in(const Label* labels, int64_t length, int64_t topics, int32_t* counts) {
@@ -551,6 +628,27 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexSweep, sweep,
                                   .Attr<int64_t>("burn_in")
                                   .Attr<int64_t>("count")
                                   .Attr<int64_t>("kind")
+                                  .Attr<int64_t>("width"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexSweepBursts, sweep_bursts,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Ret<ffi::AnyBuffer>()
+                                  .Ret<ffi::Buffer<ffi::S32>>()
+                                  .Ret<ffi::Buffer<ffi::S32>>()
+                                  .Attr<int64_t>("burn_in")
+                                  .Attr<int64_t>("count")
                                   .Attr<int64_t>("width"));
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexBlockSums, block_sums,
@@ -603,6 +701,21 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexTables, tables,
                                   .Arg<ffi::Buffer<ffi::S32>>()
                                   .Arg<ffi::Buffer<ffi::S32>>()
                                   .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Ret<ffi::Buffer<ffi::S32>>()
+                                  .Attr<int64_t>("width"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexWordTables, word_tables,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Ret<ffi::Buffer<ffi::S32>>()
                                   .Ret<ffi::Buffer<ffi::S32>>()
                                   .Attr<int64_t>("width"));
 

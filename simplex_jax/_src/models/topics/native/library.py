@@ -12,9 +12,11 @@ LIBRARY = Library(
     Path(__file__).parent,
     (
         ("sweep", "SimplexSweep"),
+        ("sweep_bursts", "SimplexSweepBursts"),
         ("lay_out", "SimplexLayOut"),
         ("count", "SimplexCount"),
         ("tables", "SimplexTables"),
+        ("word_tables", "SimplexWordTables"),
         ("totals", "SimplexTotals"),
         ("block_sums", "SimplexBlockSums"),
         ("integrated", "SimplexIntegrated"),

@@ -51,6 +51,29 @@ struct Seating {
   std::mutex* lock;             // of the result
 };
 
+// Documents, by slice, whose tokens of a word in a topic sit down at tables, see tables.inl.
+struct Bursts {
+  const uint32_t* key;
+  const float* log_topics;  // [K, slices, V]
+  float own;                // concentration of a document's own topics
+  int64_t num_topics;
+  int64_t num_slices;
+  int64_t num_words;
+  const int32_t* tokens;  // of a document in the order of the words
+  const void* labels;     // K or more: of no topic
+  int label_bytes;        // 1 or 2
+  const int32_t* starts;  // [slices, B]
+  const int32_t* lengths;
+  const uint32_t* ids;
+  int64_t num_documents;        // in all slices
+  int32_t* tables;              // [K, slices, V], the result
+  int64_t* ranks;               // [num_ranks], how many tokens found so many of their topic
+  int64_t num_ranks;            // the longest document
+  std::atomic<int64_t>* taken;  // documents that threads have begun
+  int64_t claim;                // documents at a time
+  std::mutex* lock;             // of the ranks
+};
+
 struct Task {
   // The documents. The words of tokens are below `num_words`.
   const int32_t* tokens;
@@ -70,8 +93,10 @@ struct Task {
   const uint8_t* bounds;  // for the sparse kernel: not below the weights, see `bound_of`
   const int16_t* levels;  // for the integer kernel: weights rounded up, [V, groups * 64]
   int64_t groups;
-  float most_alpha;   // the largest
-  float total_alpha;  // their sum
+  const float* scales;  // with bursts, for the dense kernel: see dense.inl, [V]; or null
+  float own;            // and the concentration m of a document's own topics
+  float most_alpha;     // the largest
+  float total_alpha;    // their sum
   // The sweeps, and the two words of the key of each.
   const uint32_t* keys;
   int64_t sweeps;
