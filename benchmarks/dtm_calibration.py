@@ -3,11 +3,11 @@
     python benchmarks/dtm_calibration.py [--corpora 50] [--passes 3000] [--out FILE]
 
 Each corpus has 5 topics in 6 slices with gaps of 1 to 3, 200 words and 50 documents of 50 tokens in
-each slice. Steadiness c, pace r, alpha and beta are drawn from the priors that the fit has, the
-topics and their prevalence from these: a correct posterior holds the truth as often as its
-intervals say. Topics are matched to the true ones by their means over the slices
-(`matching.align`). For topics that the fit and the truth share, the script counts how often 90%
-intervals, by the rules of the fit's 95% intervals, hold the true values of
+each slice. Steadiness c, pace r, alpha, beta and the steadiness m within documents are drawn from
+the priors that the fit has, the topics and their prevalence from these: a correct posterior holds
+the truth as often as its intervals say. Topics are matched to the true ones by their means over the
+slices (`matching.align`). For topics that the fit and the truth share, the script counts how often
+90% intervals, by the rules of the fit's 95% intervals, hold the true values of
 
 - words: the probability in each slice of the ten words with the largest posterior mean there;
 - prevalence: the expected share of a topic in each slice;
@@ -34,6 +34,7 @@ TIMES = np.array([0.0, 1, 2, 4, 7, 8])
 TOPICS, WORDS, DOCUMENTS, LENGTH = 5, 200, 50, 50
 ALPHA, BETA = (5.0, 50.0), (5.0, 100.0)  # shape and rate
 DEVIATION, PACE = 0.2, (np.log(3 / 8), 1.5)  # of c^-1/2; mean and deviation of log r
+OWN = 0.1  # of m^-1/2
 LEVEL, LEADING = 0.9, 10
 KINDS = {"mixed": INTERVAL, "apart": OVER_CHAINS}
 
@@ -64,10 +65,13 @@ def simulate(rng: np.random.Generator) -> dict[str, Any]:
     bases = np.exp(log_dirichlet(rng, np.full((TOPICS, WORDS), beta)))
     topics, c, r = path(rng, bases)
     prevalence, _, _ = path(rng, rng.dirichlet(np.ones(TOPICS), 1))
+    m = (OWN * np.tan(np.pi / 2 * rng.random())) ** -2
     counts = []
     for t in range(len(TIMES)):
         shapes = np.broadcast_to(TOPICS * alpha * prevalence[0, t], (DOCUMENTS, TOPICS))
-        shares = np.exp(log_dirichlet(rng, shapes)) @ topics[:, t]
+        theta = np.exp(log_dirichlet(rng, shapes))
+        within = np.broadcast_to(m * topics[:, t], (DOCUMENTS, TOPICS, WORDS))
+        shares = np.einsum("dk,dkw->dw", theta, np.exp(log_dirichlet(rng, within)))
         counts.append(rng.multinomial(LENGTH, shares / shares.sum(axis=1, keepdims=True)))
     times = np.repeat(TIMES, DOCUMENTS)
     own = {"topics": topics, "prevalence": prevalence[0], "steadiness": c, "pace": r}

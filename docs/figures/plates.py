@@ -45,26 +45,30 @@ def topics() -> dict[str, daft.PGM]:
 def slices() -> daft.PGM:
     """Return the graph of topics in slices, of which it shows two."""
     graph = _graph()
+    graph.add_plate([-0.8, -3.75, 4.2, 3.8], label="$K$")
     for t, x in (("1", 0.0), ("2", 2.6)):
         _node(graph, f"rho{t}", rf"\rho_{t}", x, 3.4)
         _node(graph, f"theta{t}", r"\theta_d", x, 2.4)
         _node(graph, f"z{t}", "z_{di}", x, 1.5)
         _node(graph, f"w{t}", "w_{di}", x, 0.6, observed=True)
-        _node(graph, f"p{t}", rf"p_{{k{t}}}", x, -0.75)
-        for edge in (("rho", "theta"), ("theta", "z"), ("z", "w"), ("p", "w")):
+        _node(graph, f"psi{t}", r"\psi_{dk}", x, -0.45)
+        _node(graph, f"p{t}", rf"p_{{k{t}}}", x, -1.8)
+        for edge in (("rho", "theta"), ("theta", "z"), ("z", "w"), ("psi", "w"), ("p", "psi")):
             graph.add_edge(*(f"{name}{t}" for name in edge))
-        graph.add_plate([x - 0.7, -0.2, 1.4, 3.05], label=f"$D_{t}$")
+        graph.add_plate([x - 0.7, -1.2, 1.4, 4.05], label=f"$D_{t}$")
         graph.add_plate([x - 0.55, 0.15, 1.1, 1.8], label="$N_d$")
     for name in ("rho", "p"):
         graph.add_edge(f"{name}1", f"{name}2")
-    _node(graph, "c", "c_k", 0.0, -2.0)
-    _node(graph, "base", "p_{k0}", 1.3, -2.0)
-    _node(graph, "r", "r_k", 2.6, -2.0)
-    _node(graph, "beta", r"\beta", 1.3, -3.3)
+    _node(graph, "m", "m", 1.3, 0.6)
+    for t in "12":
+        graph.add_edge("m", f"psi{t}")
+    _node(graph, "c", "c_k", 0.0, -3.05)
+    _node(graph, "base", "p_{k0}", 1.3, -3.05)
+    _node(graph, "r", "r_k", 2.6, -3.05)
+    _node(graph, "beta", r"\beta", 1.3, -4.35)
     edges = (("base", "p1"), ("base", "p2"), ("c", "p1"), ("c", "p2"), ("r", "p2"))
     for edge in (*edges, ("beta", "base")):
         graph.add_edge(*edge)
-    graph.add_plate([-0.7, -2.7, 4.0, 2.45], label="$K$")
     return graph
 
 
