@@ -44,7 +44,7 @@ def slice_of_tokens(layout, slices):
 
 WHERE, OWNER = slice_of_tokens(LAYOUT, T)
 PLACES = np.append(0, np.cumsum(np.diff(OWNER) != 0))  # documents in the order of the tokens
-DEVIATION = 0.35
+DEVIATION = 1.0
 # The scale of the prior of m^-1/2 at which tiny documents tell something of m.
 WIDE = ("_OWN_DEVIATION, _MOVES = 100.0, 0.1,", f"_OWN_DEVIATION, _MOVES = 100.0, {DEVIATION},")
 ALPHA, BETA = Prior(0.8, 4.0), Prior(0.6, 4.0)
