@@ -218,6 +218,12 @@ table("empty", None, "is empty", "")
 table("blank", None, "no record", "\n\n")
 table("only a header", None, "no document", "id,text\n")
 table("without a text column", 1, "no column of text among id, words", "id,words\n1,a\n")
+table(
+    "without a text column, but long fields",
+    1,
+    "among Nr, Para, Note; give --text-column .text_column., perhaps 'Para', a number if",
+    "Nr,Para,Note\n1,sour apple,x\n2,sweet pear,\n",
+)
 table("of numbers", 1, "no column of text", "1,2\n3,4\n")
 table(
     "another text column", 1, "no column 'words' among id, text", "id,text\n", text_column="words"

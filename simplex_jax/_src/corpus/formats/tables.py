@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 from sys import intern
 from typing import NamedTuple
@@ -162,6 +162,8 @@ _REMEDY = (
     "words, triples if a record is one word of a document"
 )
 
+_GUESSED_FROM = 20  # records
+
 _SEPARATOR = re.compile(r"sep=([,;|\t])\s*", re.IGNORECASE)
 
 
@@ -188,7 +190,7 @@ def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, st
     empty document.
     """
     titles, line, body = _table(path, reading, tabs=tabs)
-    chosen = resolve_columns(titles, reading, path, line, remedy=_REMEDY)
+    chosen = _resolved(titles, reading, path, line, body)
     text = titles.index(chosen.text_column or "")
     name = None if chosen.id_column is None else titles.index(chosen.id_column)
     for number, (_, fields) in enumerate(body, start=1):
@@ -197,8 +199,26 @@ def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, st
 
 def resolve(path: Path, reading: Reading, *, tabs: bool) -> Reading:
     """Fill in the columns; see `resolve_columns`."""
-    titles, line, _ = _table(path, reading, tabs=tabs)
-    return resolve_columns(titles, reading, path, line, remedy=_REMEDY)
+    titles, line, body = _table(path, reading, tabs=tabs)
+    return _resolved(titles, reading, path, line, body)
+
+
+def _resolved(
+    titles: Sequence[str], reading: Reading, path: Path, line: int, body: Iterator[Record]
+) -> Reading:
+    """Fill in the columns of a table with these records; see `resolve_columns`."""
+    found = find_column(titles, reading.text_column, TEXT, "text_column", path, line)
+    guess = "" if found else _longest(titles, body)
+    return resolve_columns(titles, reading, path, line, remedy=guess + _REMEDY)
+
+
+def _longest(titles: Sequence[str], body: Iterator[Record]) -> str:
+    """Return a guess at the column of texts for an error: that with the longest fields."""
+    lengths = np.zeros(len(titles))
+    for record in islice(body, _GUESSED_FROM):
+        lengths += [len(field) for field in record.fields]
+    column = titles[int(lengths.argmax())]
+    return f", perhaps {printable(column)!r}" if lengths.any() else ""
 
 
 def column_names(path: Path, reading: Reading, *, tabs: bool) -> list[str]:
