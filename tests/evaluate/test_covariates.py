@@ -54,6 +54,12 @@ def test_a_column_is_what_all_its_values_are(values, kind, expected):
         (["0,5", "1,25"], "groups: '0,5' is not a number"),
         (["$5", "$6.50"], "groups: '.5' is not a number"),
         (["12%", "9 %"], "groups: '12%' is not a number"),
+        (["\u22125", "3"], "groups: '\u22125' is not a number: write .* as -1234.5"),
+        (["(5)", "1\u2019000"], r"groups: '\(5\)' is not a number"),
+        (["5", "6", "inf"], "2 of its 3 cells are numbers, and 'inf' is not"),
+        (["1990Q1", "1990Q2"], "groups: '1990Q1' is a month, a quarter or a week, but not a date"),
+        (["2020-W1", "2020-W52"], "groups: '2020-W1' is a month, a quarter or a week"),
+        (["01/1990", "12/1990"], "groups: '01/1990' is a month"),
         (["1914", "1920", "n.d."], "2 of its 3 cells are numbers, and 'n.d.' is not"),
         (["3/4/2020", "5/6/2020"], "'3/4/2020' can be read as several dates: write dates as 2020-"),
         (["3/14/20", "3/15/20"], "'3/14/20' can be read as several dates"),
@@ -69,7 +75,13 @@ def test_columns_that_may_be_meant_as_numbers_or_dates_are_warned_of(values, say
 
 
 def test_columns_of_names_are_groups_without_a_warning(recwarn):
-    for values in (["R", "D", "I"], ["O'Neil", "2 b", "C3"], [True, False], ["1st", "2nd"]):
+    for values in (
+        ["R", "D", "I"],
+        ["O'Neil", "2 b", "C3"],
+        [True, False],
+        ["1st", "2nd"],
+        ["Q1", "Q4"],
+    ):
         assert column("c", values).kind == "group"
     assert not recwarn
 

@@ -23,7 +23,11 @@ MISSING = frozenset((
 ))  # fmt: skip
 """Texts that count as missing."""
 
-_SIGNS = str.maketrans("", "", ",% \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}'$€£¥")
+_SIGNS = str.maketrans(
+    "\N{MINUS SIGN}\N{EN DASH}",
+    "--",
+    ",% ()\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{RIGHT SINGLE QUOTATION MARK}'$€£¥",
+)
 
 _ISO = re.compile(
     r"(?P<year>\d{4})"
@@ -39,6 +43,10 @@ _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 _SHORT = re.compile(r"\d{1,2}([/.-])\d{1,2}\1\d{2}")
 _YEAR = re.compile(r"\d{4}")
 _MOST_TRIED = 200  # texts, each of which is tried in all formats
+_PERIOD = re.compile(
+    r"\d{4}[ -]?(Q[1-4]|W\d{1,2})|(Q[1-4]|W\d{1,2})[ /-]?\d{4}|\d{1,2}[/.-]\d{4}|\d{4}[/.]\d{1,2}",
+    re.IGNORECASE,
+)
 _COMPACT = re.compile(r"(18|19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 
 
@@ -190,18 +198,19 @@ def doubtful_numbers(cells: Sequence[Any] | np.ndarray) -> str | None:
 
     Example:
         >>> doubtful_numbers(["1,000", "250"])
-        "'1,000' is not a number: write numbers without commas, blanks or signs"
+        "'1,000' is not a number: write numbers without commas, blanks or signs, as -1234.5"
         >>> doubtful_numbers(["red", "blue"]) is None
         True
     """
-    texts = [cell for cell in cells if not reads_as_number(cell)]
+    texts = [cell for cell in cells if not (reads_as_number(cell) and np.isfinite(float(cell)))]
     if texts and len(texts) < len(cells) / 2:
         return (
             f"{len(cells) - len(texts):,} of its {len(cells):,} cells are numbers, and "
             f"{texts[0]!r} is not: empty the cell if it is missing"
         )
     if texts and all(map(_reads_without_signs, texts)):
-        return f"{texts[0]!r} is not a number: write numbers without commas, blanks or signs"
+        remedy = "write numbers without commas, blanks or signs, as -1234.5"
+        return f"{texts[0]!r} is not a number: {remedy}"
     return None
 
 
@@ -218,6 +227,11 @@ def doubtful_dates(texts: Sequence[str]) -> str | None:
     """
     if not texts:
         return None
+    if all(map(_PERIOD.fullmatch, texts)):
+        return (
+            f"{texts[0]!r} is a month, a quarter or a week, but not a date: write the day with "
+            "which it begins as 2020-03-14, or the month as 2020-03"
+        )
     if all(map(_SHORT.fullmatch, texts)) or len(_readings(texts)) > 1:
         return f"{texts[0]!r} can be read as several dates: write dates as 2020-03-14"
     some = texts[:_MOST_TRIED]
