@@ -292,12 +292,9 @@ def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.c
         annotated, values = values, frames.in_memory(values.X)
         if values is None:
             raise error_at(source, "there is no X", frames.count_layers(annotated))
-    if isinstance(values, list | tuple) and any(map(_has_words, values)):
-        raise error_at(
-            source,
-            f"lists of words in place of {numbers}",
-            "join the words of each text: ' '.join(words)",
-        )
+    if (other := _other_kind(values)) is not None:
+        problem, instead = other
+        raise error_at(source, f"{problem} in place of {numbers}", instead)
     try:
         if isinstance(values, sp.csr_array | sp.csr_matrix | sp.csc_array | sp.csc_matrix):
             values.check_format(full_check=True)
@@ -307,6 +304,8 @@ def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.c
         if array.ndim != 2:
             raise error_at(source, f"the array has {array.ndim} dimensions, not 2", remedy)
         if array.dtype.kind not in "biuf":
+            if any(isinstance(cell, str) for cell in array[:1].ravel()):
+                remedy += "; of a table with texts, give their column, such as table['text']"
             raise error_at(source, f"the values have dtype {array.dtype}", remedy)
         if not sp.issparse(values):
             # SciPy supports neither half precision nor foreign byte orders.
@@ -317,6 +316,29 @@ def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.c
         raise
     except (ValueError, TypeError) as error:
         raise error_at(source, f"not a valid array ({printable(error)})", remedy) from None
+
+
+def _other_kind(values: Any) -> tuple[str, str] | None:
+    """Return what was given that is no table of numbers, and what to give instead."""
+    if isinstance(values, Mapping) and not sp.issparse(values):
+        return "a dict", "give its values as a list, one document each, and its keys as names"
+    if isinstance(values, Set):
+        return f"a {type(values).__name__}, which has no order,", "give a list"
+    if not isinstance(values, list | tuple):
+        return None
+    if not values:
+        return "an empty list", "give at least one document"
+    if any(map(_has_words, values)):
+        return "lists of words", "join the words of each text: ' '.join(words)"
+    row = values[0]
+    if isinstance(row, np.ndarray) and row.dtype.kind in "UT":
+        return "arrays of words", "give lists: [row.tolist() for row in rows]"
+    if isinstance(row, bytes):
+        return "bytes", "decode each text: text.decode()"
+    if isinstance(row, Mapping):
+        remedy = "sklearn.feature_extraction.DictVectorizer().fit_transform(dicts) makes an array"
+        return "dicts", remedy
+    return None
 
 
 def _has_words(row: Any) -> bool:
