@@ -110,6 +110,7 @@ def test_posteriors_are_the_closed_forms(model, getkey):
     assert mcmc.last_state.tuning["w"].total.value.max() < 100
 
 
+@pytest.mark.slow
 def test_counts_at_the_corner_must_not_enter_the_total(getkey, monkeypatch):
     """As it was: totals of 1e37 in the warm-up, and chains that stand still in a corner."""
     monkeypatch.setattr(simplex_moves, "_at_zero", lambda y, counts: jnp.zeros_like(y[0]))
@@ -178,6 +179,7 @@ def test_sites_that_do_not_move_are_named(getkey):
     assert not doubts(run(SCIR(law), getkey()))
 
 
+@pytest.mark.slow
 def test_sites_that_do_not_move_are_named_by_other_kernels(getkey):
     def model():
         numpyro.sample("mu", dist.Normal(0.0, 1.0))

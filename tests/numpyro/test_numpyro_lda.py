@@ -105,7 +105,7 @@ def test_a_label_that_counts_for_itself_is_seen(getkey, monkeypatch):
     assert checks.family(label_checks(getkey(), ALPHA[:1], "xla"))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", slow_but(ENGINES, "native"))
 def test_concentrations_of_each_document_that_are_equal(engine, getkey):
     """Labels are those of common ones, to the bit."""
     native_sweeps.needs(engine)

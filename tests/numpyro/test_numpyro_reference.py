@@ -155,9 +155,9 @@ def test_the_density_is_that_of_the_prior_and_the_jacobian(prior):
 
         config = {"x": GammaReference(shape, None if on_simplex else 1.7)}
         scores = handlers.reparam(model, config=config)
-        for seed in range(4):
-            z = 1.5 * jax.random.normal(jax.random.key(seed), law.shape())
-            if seed == 3:  # beyond the table
+        for is_beyond in (False, True):
+            z = 1.5 * jax.random.normal(jax.random.key(int(is_beyond)), law.shape())
+            if is_beyond:  # the table
                 z = z.at[..., 0].set(-14.0)
             result, trace = log_density(scores, (), {}, {"x_normal": z})
             value = trace["x"]["value"]
@@ -181,7 +181,7 @@ def test_the_density_is_that_of_the_prior_and_the_jacobian(prior):
                     expected += moved.sum()
             if on_simplex and prior != "LogDirichlet":
                 expected += jnp.log(value).sum()
-            assert abs(result - expected) < 1e-6 * max(1, abs(expected)), seed
+            assert abs(result - expected) < 1e-6 * max(1, abs(expected)), is_beyond
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from scipy import stats
 from support.dpm_table import CELLS, FOUND, KINDS, NEW, TABLE
 
 from simplex_jax._src.models import dpm
-from simplex_jax._src.models.dpm import families, report, tables, variables
+from simplex_jax._src.models.dpm import commands, families, report, tables, variables
 from simplex_jax._src.models.dpm.families import family as family_rows
 
 
@@ -347,6 +347,21 @@ def test_numbers_with_commas_are_told():
 def test_numbers_with_signs_are_told(texts):
     with pytest.warns(UserWarning, match=r"is not a number: write numbers without commas, blanks"):
         assert variables.from_frame({"x": texts})[0].kinds == ("category",)
+
+
+def test_numbers_with_signs_are_told_in_a_table_without_others(tmp_path, recwarn):
+    """Whose columns are all categories, unless the command says so."""
+    (tmp_path / "x.csv").write_text("a;b;c\n1,5;12%;red\n0,5;3%;blue\n2,5;4%;red\n")
+    reading = {"format": None, "kind": None, "id_column": None, "weights": None}
+    reading |= {"encoding": "utf-8", "encoding_errors": "strict"}
+    reading |= dict.fromkeys(commands._KINDS, ())
+    commands._read(tmp_path / "x.csv", reading)
+    told = [str(warning.message) for warning in recwarn]
+    assert ["'1,5' is not a number" in text for text in told] == [True, False]
+    assert "column 'b' is taken for a category: '12%' is not a number" in told[1]
+    recwarn.clear()
+    commands._read(tmp_path / "x.csv", reading | {"kind": "categories"})
+    assert not recwarn
 
 
 def test_numbers_in_quotes_are_told():

@@ -724,6 +724,7 @@ def test_draws_that_overflow_have_density_0(name) -> None:
     np.testing.assert_array_equal(log_f[2], 0)
 
 
+@pytest.mark.slow
 def test_a_gaussian_of_nearly_dependent_columns_can_be_drawn():
     """Just above what `gaussian_of` refuses, of many more rows than it has digits for otherwise."""
     rng = np.random.default_rng(0)

@@ -169,6 +169,10 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Data:
         mixed = reading["kind"] == "mixed" or kinds
         if reading["kind"] != "categories" and (mixed or _looks_mixed(numbers)):
             return as_data(Given(numbers, None, kinds, weights))
+        if reading["kind"] is None:
+            for name, column in numbers.columns.items():
+                if not isinstance(column, np.ndarray):
+                    variables.warn_of_numbers(name, [cell for cell in column if cell is not None])
         return as_data(Given(frame, None, dict.fromkeys(frame.columns, "category"), weights))
 
 

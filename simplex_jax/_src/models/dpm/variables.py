@@ -116,13 +116,13 @@ def _kind(name: str, column: Any) -> str:
     if not len(observed) or array.dtype.kind == "b":
         return "category"
     if array.dtype.kind == "O" and not all(map(table_cells.is_number, observed)):
-        _warn_of_numbers(name, observed)
+        warn_of_numbers(name, observed)
         return "category"
     numbers = observed.astype(np.float64)
     return "" if ((numbers >= 0) & (numbers == np.floor(numbers))).all() else "number"
 
 
-def _warn_of_numbers(name: str, observed: np.ndarray) -> None:
+def warn_of_numbers(name: str, observed: np.ndarray | Sequence[Any]) -> None:
     """Warn of a category whose cells may be meant as numbers or dates."""
     texts = list(filter(lambda cell: not table_cells.is_number(cell), observed))
     if all(map(table_cells.reads_as_number, observed)):
