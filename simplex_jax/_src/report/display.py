@@ -26,7 +26,10 @@ def percent(share: float) -> str:
 
 def number(value: float | None) -> str:
     """Format with two significant digits."""
-    return f"{value:.2g}" if finite(value) else "–"
+    if not finite(value):
+        return "–"
+    short = f"{value:.2g}"
+    return f"{float(short):,.0f}" if 100 <= abs(float(short)) < 1e7 else short
 
 
 def duration(seconds: float | None) -> str:

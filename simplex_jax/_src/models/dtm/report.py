@@ -26,6 +26,7 @@ from simplex_jax._src.runtime.saved import RunError
 
 _LEADING = 10  # words of a topic and slice in the table
 _SHOWN, _CURVES = 8, 6  # words of a slice in the report, and curves of a topic
+_NAMED = 6  # words that stand for a topic
 _TITLES = ("none", "95%", "95% over chains")  # how files name the kinds of ends
 _BAR = 3.0  # half the width of the bar of a group in a curve
 
@@ -123,16 +124,25 @@ def _curve(
         rows = zip(x, 70 - 68 * y / most, strict=True)
         return " ".join(f"{a:.1f},{b:.1f}" for a, b in rows)
 
-    # A band for each run of slices whose ends are of one kind; a bar for each group.
-    cuts = np.flatnonzero(np.diff(kinds)) + 1 if slices.timed else np.arange(1, len(some))
+    # A band for each run of gaps between slices whose ends are of one kind; a bar for each group,
+    # and for a slice without such a neighbour.
+    gaps = np.where(
+        (kinds[1:] == NONE) | (kinds[:-1] == NONE),
+        NONE,
+        np.where(kinds[1:] == kinds[:-1], kinds[1:], OVER_CHAINS),
+    )
+    if not slices.timed:
+        gaps[:] = NONE
+    joined = np.append(gaps != NONE, False) | np.append(False, gaps != NONE)
+    runs = np.split(np.arange(len(gaps)), np.flatnonzero(np.diff(gaps)) + 1) if len(gaps) else []
+    parts = [(np.append(run, run[-1] + 1), gaps[run[0]]) for run in runs if gaps[run[0]] != NONE]
+    parts += [(np.array([i]), kinds[i]) for i in np.flatnonzero(~joined & (kinds != NONE))]
     bands = []
-    for run in np.split(np.arange(len(some)), cuts):
-        if kinds[run[0]] == NONE:
-            continue
-        there = x[run] if slices.timed else x[run] + np.array([-_BAR, _BAR])
+    for run, kind in parts:
+        there = x[run] if len(run) > 1 else x[run] + np.array([-_BAR, _BAR])
         low, high = (np.broadcast_to(end[run], there.shape) for end in ends)
         around = np.append(there, there[::-1]), np.append(low, high[::-1])
-        bands.append({"points": points(*around), "over_chains": kinds[run[0]] == OVER_CHAINS})
+        bands.append({"points": points(*around), "over_chains": kind == OVER_CHAINS})
     return {
         "line": points(x, mean),
         "dots": [(f"{a:.1f}", f"{70 - 68 * y / most:.1f}") for a, y in zip(x, mean, strict=True)],
@@ -203,7 +213,9 @@ def _changes(fitted: Fit, topic: int, some: np.ndarray) -> list[dict[str, Any]]:
 def _topic(fitted: Fit, row: dict[str, Any], most: int) -> dict[str, Any]:
     topic, slices = row["number"], fitted.slices
     leading = fitted.leading_words(topic, most)
-    row["leading"] = [fitted.vocabulary[w] for w in np.argsort(-fitted.topics[topic])[:3]]
+    words = np.argsort(-fitted.topics[topic], kind="stable")
+    row["words"] = [{"word": fitted.vocabulary[w]} for w in words[:_LEADING]]
+    row["leading"] = [word["word"] for word in row["words"][:_NAMED]]
     row["steadiness"] = _estimate(fitted.steadiness[topic], fitted.steadiness_interval[:, topic])
     row["pace"] = (
         _estimate(fitted.pace[topic], fitted.pace_interval[:, topic])
@@ -288,6 +300,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
             ("held-out perplexity", display.count(perplexity)),
             ("time of training", display.duration(last.get("seconds"))),
         ],
+        "share_of": "Prevalence is the share of the tokens in a topic, over all slices",
         "timed": slices.timed,
         "topics": [rows[k] for k in np.argsort(-fitted.prevalence, kind="stable")],
         "unstable": int((~fitted.stable).sum()),
