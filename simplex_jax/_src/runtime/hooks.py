@@ -331,10 +331,19 @@ class EquilibriumWarning(UserWarning):
 class Equilibrium(Hook):
     """Warn at the end of a run if its chain, with velocities, was not at equilibrium.
 
-    The rule is `equilibrium.energy_warnings`, over the numbers of the Info at the end of each
-    chunk, separately for each site of a product. A chain that has not converged yet is hot for good
-    reason, so only the second half counts. The damping C h is friction times step size, None if it
-    is not a single number.
+    The kinetic energy per dimension of an exact chain, `kinetic` in the Info, is 1 on average; that
+    of a chain heated by the noise of its gradient is larger. It warns if the energy is off by more
+    than a tenth and chance, if a Metropolis test accepts less than a tenth of the moves, or if the
+    gradient's noise is more than half of the noise to be injected. The numbers are those at the end
+    of each chunk of `run`, separately for each site of a product. A chain that has not converged
+    yet is hot for good reason, so only the second half counts.
+
+    Args:
+        damping: Friction times step size, which lowers the energy of a strongly damped chain; None
+            if it is not a single number.
+
+    Raises:
+        ValueError: The damping is not positive and finite.
     """
 
     def __init__(self, damping: float | None = None) -> None:
