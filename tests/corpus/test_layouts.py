@@ -401,6 +401,37 @@ def test_column_names_above_lines_like_those_of_mallet(tmp_path):
     assert read(path, "tsv", text=EVERY_WORD).names == tuple(name for name, *_ in INSTANCES)
 
 
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [
+        ("id\ttext\tyear", "tsv"),
+        ("id,text", "csv"),
+        ('"Name";"Body"', "csv"),
+        ("id|abstract", "csv"),
+        ("document,term,n", "triples"),
+    ],
+)
+def test_column_names_above_lines(tmp_path, header, kind):
+    path = tmp_path / "x.txt"
+    separator = next(sign for sign in "\t,;|" if sign in header)
+    fields = [header.split(separator), *([str(i), "apple", "7"] for i in range(9))]
+    rows = [separator.join(row[: len(fields[0])]) + "\n" for row in fields]
+    path.write_text("".join(rows))
+    says = rf"x.txt:1: .* seems to have column names; give .* {kind}, or lines"
+    with pytest.raises(CorpusError, match=says):
+        read(path, text=EVERY_WORD)
+    options = {} if kind == "triples" else {"text": EVERY_WORD}
+    assert read(path, kind, **options).vocabulary == ("apple",)
+    assert len(read(path, "lines", text=EVERY_WORD).names) == 10
+
+
+@pytest.mark.parametrize("line", ["A review, a summary", "text", "body of evidence", "id: text"])
+def test_first_lines_that_only_name_texts_are_texts(tmp_path, line):
+    path = tmp_path / "x.txt"
+    path.write_text(line + "\napple\n")
+    assert len(read(path, text=EVERY_WORD).names) == 2
+
+
 def test_blank_lines_and_errors_of_mallet_instances(tmp_path):
     path = tmp_path / "x.txt"
     path.write_text("a1 en , apples\n\na2 de\n")
