@@ -157,6 +157,7 @@ def test_topics_in_gensim():
     np.testing.assert_allclose(scope["model"].get_topics(), scope["fitted"].topics, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_topics_by_covariates():
     """Shares sum to one or, where chains have different topics, near; some rise, some fall."""
     scope = executed("Topics by covariates, and over time")

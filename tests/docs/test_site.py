@@ -11,6 +11,7 @@ import click
 import jax
 import jax.numpy as jnp
 import pytest
+from support.marks import slow_but
 from support.pages import DOCS, parse
 from support.paths import ROOT
 
@@ -46,7 +47,11 @@ CODE = [
 ]
 
 
-@pytest.mark.parametrize(("page", "number"), CODE)
+FITS = {"lda", "hdp", "sam", "dpm", "dtm"}
+QUICK = [place for place in CODE if place[0] not in FITS or place == ("lda", 0)]
+
+
+@pytest.mark.parametrize(("page", "number"), slow_but(CODE, *QUICK))
 def test_python(page, number, tmp_path, monkeypatch):
     """In an empty folder; what they say of numbers is tested with the code that it is about."""
     block = blocks(page, "python")[number]
