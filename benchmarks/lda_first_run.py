@@ -15,15 +15,15 @@ topic if its partner, one to one, has an affinity of `matching.SAME`. And printe
 of the average of the samples at the end of the default run, and at ten times its passes. Held-out
 documents are the same in all. Chains in --cache FILE, an .npz, are not run again.
 
-The threshold was chosen on chains with the seeds from 100 on; the kept results are of others.
+The rule was chosen on chains with the seeds from 100 on; the kept results are of others.
 """
 
 import argparse
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import kept
 import numpy as np
@@ -35,12 +35,15 @@ from simplex_jax._src.evaluate import matching
 _COMMON: dict[str, Any] = {"holdout_seed": 0, "share_error": 0.5}
 _TOPICS, _OTHERS, _FOURS = 30, 10, 100
 
-RULES = {  # least affinity to the partner in each other chain, and least lead over other topics
-    "before": (0.7, 0.1),
-    "affinity 0.7": (0.7, -1.0),
-    "now": (matching.SHARED, -1.0),
-    "affinity 0.8": (0.8, -1.0),
-    "affinity 0.9": (0.9, -1.0),
+Rule: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""`(affinities to the partners, to the nearest other topic) -> which are the same`."""
+
+RULES: dict[str, Rule] = {
+    "before: 0.7, lead 0.1": lambda near, rival: (near >= 0.7) & (near >= rival + 0.1),
+    "now": lambda near, rival: (near >= matching.SAME) & (1 - rival >= matching.RIVAL * (1 - near)),
+    "0.7": lambda near, rival: near >= 0.7,
+    "0.75": lambda near, rival: near >= 0.75,
+    "0.9": lambda near, rival: near >= 0.9,
 }
 
 
@@ -62,16 +65,16 @@ def chains(
 
 
 def partners(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the partner of each topic, one to one, its affinity, and its lead over others."""
+    """Return the partner of each topic, one to one, its affinity, and that of the nearest other."""
     order = matching.assignment(table)[1]
     own = np.arange(len(table))
     nearest, rivals = table[own, order], table.copy()
     rivals[own, order] = -np.inf
-    return order, nearest, nearest - np.maximum(rivals.max(axis=1), rivals.max(axis=0)[order])
+    return order, nearest, np.maximum(rivals.max(axis=1), rivals.max(axis=0)[order])
 
 
 def judge(
-    topics: np.ndarray, runs: Sequence[Sequence[int]], rule: tuple[float, float], seed: int = 0
+    topics: np.ndarray, runs: Sequence[Sequence[int]], rule: Rule, seed: int = 0
 ) -> dict[str, float]:
     """Return how well stability in the chains of runs foretells what ten other chains have."""
     rng, roots = np.random.default_rng(seed), np.sqrt(topics)
@@ -79,9 +82,9 @@ def judge(
     for first, *rest in runs:
         matched, shared = [topics[first]], [np.ones(_TOPICS, bool)]
         for chain in rest:
-            order, nearest, lead = partners(roots[first] @ roots[chain].T)
+            order, *near = partners(roots[first] @ roots[chain].T)
             matched.append(topics[chain][order])
-            shared.append((nearest >= rule[0]) & (lead >= rule[1]))
+            shared.append(rule(*near))
         has = np.array(shared)
         reported = np.einsum("ck,ckv->kv", has, np.array(matched)) / has.sum(axis=0)[:, None]
         others = [chain for chain in range(len(topics)) if chain not in (first, *rest)]

@@ -268,9 +268,8 @@ def _warnings(
         )
     rough = np.flatnonzero(diagnostics.rough(fitted.diagnostics, fitted.shared))
     if rough.size:
-        shown = ", ".join(map(str, rough[:10])) + (", ..." if rough.size > 10 else "")
         absent = "are not in all chains, or " if len(fitted.shared) > 1 else ""
         yield (
-            f"topics {shown} {absent}mix so slowly that their intervals are too narrow: a longer "
-            "run helps"
+            f"topics {diagnostics.listed(rough)} {absent}mix so slowly that their intervals are "
+            "too narrow: a longer run helps"
         )
