@@ -131,8 +131,10 @@ def more_topics(fitted: Any, command: str, chains: int = 0) -> list[str]:
     """
     what = _MORE_TOPICS if len(fitted.shared) > 1 else _ONE_CHAIN
     if 1 < len(fitted.shared) < chains:
-        what += f", and one of {chains} chains (chains={chains}, --chains {chains}) tells better "
-        what += "which topics another run would find"
+        what = (
+            f"With {chains} chains (chains={chains}, --chains {chains}) a run tells better which "
+            f"topics another one would find. {what}"
+        )
     return improvement(what, command)
 
 
