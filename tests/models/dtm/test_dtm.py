@@ -260,6 +260,17 @@ def test_a_prediction_counts_what_the_other_half_repeats(own):
     np.testing.assert_allclose(seen, expected, rtol=1e-5)
 
 
+def test_a_word_that_is_impossible_in_its_slice_is_predicted_by_its_repeats():
+    own, counts = 2.5, sp.csr_array([[3, 2, 9]])
+    observed, target = (half.toarray() for half in split_tokens(counts, 7))
+    assert observed[0, 2] > 0 < target[0, 2]
+    p = (own * np.array([0.6, 0.4, 0.0]) + observed) / (own + observed.sum())
+    expected = np.exp(-(target * np.log(p)).sum() / target.sum())
+    topics = np.array([[[0.6, 0.4, 0.0]]])
+    seen = fitting.perplexity_of(topics, np.ones((1, 1)), own, counts, np.zeros(1, int), seed=7)
+    np.testing.assert_allclose(seen, expected, rtol=1e-5)
+
+
 def test_bursts_are_learned_and_can_be_left_out():
     rng = np.random.default_rng(0)
     own = rng.dirichlet(np.full(12, 6.0 / 12), 60)  # bursts of concentration 6

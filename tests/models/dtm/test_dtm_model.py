@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy import special
+from scipy import special, stats
 from support import statistics_checks as checks
 from support import tiny_lda
 
@@ -255,6 +255,27 @@ MUTANTS = {
 def test_planted_bugs_are_seen(name, getkey):
     own = AS_SLICES if name in MUTANTS else "learn"
     assert rejected(getkey, *(MUTANTS | BURSTS)[name], own=own)
+
+
+def test_m_of_many_tokens_has_its_distribution(getkey):
+    """Numbers of tokens multiply what float32 rounds in a move."""
+    m, rank = 103.7, np.arange(60)
+    ranks = (6e7 * np.exp(-rank / 15)).astype(np.int64)  # of nearly 10^9 tokens
+    excess = round(-(ranks * rank / (m + rank)).sum())  # m is about the mode
+    # The prior is flat there.
+    log_m = math.log(m) + np.linspace(-1e-3, 1e-3, 4_001)
+    log_p = excess * (log_m - math.log(m)) - np.log1p(rank / np.exp(log_m)[:, None]) @ ranks
+    cumulative = np.cumsum(special.softmax(log_p))
+
+    def moved(key):
+        def move(i, own):
+            return model._move_own(jax.random.fold_in(key, i), own, *given)
+
+        return jax.lax.fori_loop(0, 300, move, jnp.float32(m))
+
+    given = jnp.int32(ranks.sum() + excess), jnp.asarray(ranks, jnp.int32)
+    drawn = np.asarray(jax.jit(jax.vmap(moved))(jax.random.split(getkey(), 400)), float)
+    assert stats.kstest(np.interp(np.log(drawn), log_m, cumulative), "uniform").pvalue > 1e-3
 
 
 def stirling(n, most):

@@ -9,13 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy import special
 from support import statistics_checks as checks
 from support import tiny_lda
 
 from simplex_jax._src.corpus.device import Documents
+from simplex_jax._src.models.dtm import fitting
 from simplex_jax._src.models.topics import engine
 from simplex_jax._src.models.topics.native import calls, library
+from simplex_jax._src.models.topics.proportions import shards
 
 ENGINES = [
     pytest.param(
@@ -160,6 +163,32 @@ def test_tables_and_ranks_are_those_of_the_labels(lowering, getkey):
     assert len(p_values) > 10
     assert not checks.family(p_values)
     assert (drawn >= fixed).all()
+
+
+def test_gpus_with_native_code_predict_as_xla_does(monkeypatch):
+    """Their native sweeps have no bursts, and the two engines read topics in different forms."""
+    rng = np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(23, 0.2), 3)
+    counts = sp.csr_array(rng.poisson(1.0, (7, 23)))
+    place = np.zeros(7, int)
+
+    def infer(engine):
+        shares = [x.proportions for x in shards(topics, 0.3, counts, engine=engine, own=3.0)]
+        perplexity = fitting.perplexity_of(
+            topics[None], np.full((1, 3), 0.3), 3.0, counts, place, seed=1
+        )
+        return np.concatenate(shares), perplexity
+
+    monkeypatch.setattr(library, "works", lambda: False)
+    expected = infer("xla")
+    jax.clear_caches()
+    monkeypatch.setattr(library, "works", lambda: True)
+    monkeypatch.setattr(library, "platform", lambda: "cuda")
+    monkeypatch.setattr(library, "most_topics", lambda: 192)
+    seen = infer(None)
+    jax.clear_caches()
+    np.testing.assert_allclose(seen[0], expected[0], atol=1e-6)
+    assert seen[1] == pytest.approx(expected[1], rel=1e-6)
 
 
 def test_other_sweeps_are_refused(getkey):

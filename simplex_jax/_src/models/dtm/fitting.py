@@ -34,6 +34,7 @@ from simplex_jax._src.models.dtm.slices import HeldOut, Sliced, Slices
 from simplex_jax._src.models.heldout import measured
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.topics import evaluation, proportions
+from simplex_jax._src.models.topics.concentrations import LEAST
 from simplex_jax._src.models.topics.data import (
     Size,
     as_data,
@@ -296,8 +297,8 @@ def window_of(settings: Options) -> Window:
     return lambda updates: moving(updates - static)
 
 
-def _built(plan: Plan, layout: Any) -> tuple[Kernel, Stream]:
-    """Return the kernel and the stream of a plan for a layout, of arrays or their shapes."""
+def _built(plan: Plan, layout: model.Layout) -> tuple[Kernel, Stream]:
+    """Return the kernel and the stream of a plan for a layout."""
     settings: Options = plan.settings
     slices: Slices = plan.train.slices
     return model.build(
@@ -405,7 +406,8 @@ def _random_topics(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 @jax.jit
 def _alpha(total: jax.Array, prevalence: jax.Array) -> jax.Array:
-    return total[..., None, None] * jnp.exp(prevalence)
+    # As in updates: a word that only a topic without any share explains has a finite logarithm.
+    return jnp.maximum(total[..., None, None] * jnp.exp(prevalence), LEAST)
 
 
 @jax.jit

@@ -406,7 +406,8 @@ def _own_topics(
     counts = tables.astype(dtype)
     if not model.learn_own:
         return state.own, counts
-    return _move_own(key_own, state.own, engines.totals(tables).sum(), ranks.astype(dtype)), counts
+    number = engines.totals(tables).astype(jnp.int32).sum()
+    return _move_own(key_own, state.own, number, ranks), counts
 
 
 def _move_own(key: jax.Array, own: jax.Array, tables: jax.Array, ranks: jax.Array) -> jax.Array:
@@ -420,7 +421,8 @@ def _move_own(key: jax.Array, own: jax.Array, tables: jax.Array, ranks: jax.Arra
     steps = lengths * jax.random.normal(key_move, (_MOVES,), own.dtype)
     limits = -jax.random.exponential(key_accept, (_MOVES,), own.dtype)
     rank = jnp.arange(ranks.shape[0], dtype=own.dtype)
-    excess = tables - jnp.sum(ranks)
+    excess = tables - jnp.sum(ranks)  # of whole numbers, whose difference may be small
+    ranks = ranks.astype(own.dtype)
 
     def log_prior(m: jax.Array) -> jax.Array:  # of log m: m^-1/2 is half-Cauchy
         return 0.5 * jnp.log(m) - jnp.log(m + _OWN_DEVIATION**-2)
@@ -428,7 +430,9 @@ def _move_own(key: jax.Array, own: jax.Array, tables: jax.Array, ranks: jax.Arra
     def move(m: jax.Array, given: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         step, limit = given
         new = m * jnp.exp(step)
-        # log((1 + j / new) / (1 + j / m)), without the difference of large numbers.
+        # log(new / m) and log((1 + j / new) / (1 + j / m)), without differences of large numbers;
+        # both of `new` as rounded, since they are multiplied by numbers of tokens.
+        step = jnp.log1p((new - m) / m)
         change = jnp.log1p(rank * (m - new) / (new * (m + rank)))
         ratio = excess * step - jnp.sum(ranks * change) + log_prior(new) - log_prior(m)
         inside = (new > OWN_RANGE[0]) & (new < OWN_RANGE[1])
@@ -570,10 +574,9 @@ def _with_bursts(
     """
     documents = device.select(data.observed, lax.iota(jnp.int32, data.observed.starts.shape[0] - 1))
     bursts = engines.bursts_of(own, log_topics)
+    engine = engines.resolve(engine, len(alpha), bursts=True)
     likelihood = engines.lay_out(log_topics, engine=engine)
     token, document, entry = repeats
-    # Relative to the likeliest topic of the word, and to m.
-    given, scale = engines.likelihood_of(log_topics)[:, data.words], bursts.scales[data.words]
 
     def sweep(labels: jax.Array | None, key: jax.Array) -> engines.SweepResult:
         return engines.sweeps(
@@ -589,20 +592,23 @@ def _with_bursts(
             bursts=bursts,
         )
 
-    def add(loop: tuple[jax.Array, jax.Array], inputs: tuple[jax.Array, jax.Array]) -> Any:
-        labels, total = loop
+    def add(loop: tuple[jax.Array, ...], inputs: tuple[jax.Array, jax.Array]) -> Any:
+        labels, shares, repeated = loop
         key, counted = inputs
         swept = sweep(labels, key)
         theta = alpha[:, None] + swept.documents
-        share = theta / jnp.sum(theta, axis=0) * (own / (own + swept.documents))
-        p = jnp.sum(share[:, data.documents] * given, axis=0)
-        repeated = share[swept.labels[token].astype(jnp.int32), document]
-        p = p.at[entry].add(repeated * scale.at[entry].get(mode="clip"), mode="drop")
-        return (swept.labels, total + counted * p), None
+        # theta_dk / (m + n_dk), by which m phi_kw and each of the n_dkw tokens are multiplied.
+        share = counted * theta / jnp.sum(theta, axis=0) / (own + swept.documents)
+        of_token = share[swept.labels[token].astype(jnp.int32), document]
+        return (swept.labels, shares + share, repeated.at[entry].add(of_token, mode="drop")), None
 
     keys = jax.random.split(key, evaluation.SWEEPS + 1)
     labels = sweep(None, keys[-1]).labels
     counted = jnp.arange(evaluation.SWEEPS) >= evaluation.BURN_IN
-    total = lax.scan(add, (labels, jnp.zeros(data.words.shape[0])), (keys[:-1], counted))[0][1]
-    peak = jnp.max(log_topics, axis=0)[data.words]
-    return jnp.log(total / (evaluation.SWEEPS - evaluation.BURN_IN)) + peak
+    shares = jnp.zeros((len(alpha), len(documents.lengths)))
+    start = labels, shares, jnp.zeros(data.words.shape[0])
+    _, shares, repeated = lax.scan(add, start, (keys[:-1], counted))[0]
+    # Apart, since a word of the document may be impossible in all topics, or almost.
+    by_topics = evaluation.log_mixture(own * shares, log_topics, data.words, data.documents)
+    log_p = jnp.logaddexp(by_topics, jnp.log(repeated))
+    return log_p - np.log(evaluation.SWEEPS - evaluation.BURN_IN)

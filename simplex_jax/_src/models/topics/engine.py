@@ -440,10 +440,11 @@ class SweepResult(NamedTuple):
     documents: jax.Array
 
 
-def resolve(engine: str | None = None, num_topics: int = 1) -> str:
+def resolve(engine: str | None = None, num_topics: int = 1, *, bursts: bool = False) -> str:
     """Return an engine that works here: by default, "native" if its library was built.
 
     An unknown engine, or one that does not work here or with this many topics, raises a ValueError.
+    With `bursts` GPUs have "xla" only.
     """
     if engine not in (None, *ENGINES):
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; it is {engine!r}")
@@ -457,7 +458,9 @@ def resolve(engine: str | None = None, num_topics: int = 1) -> str:
             f"engine 'native' supports at most {most:,} topics here; num_topics is {num_topics:,}: "
             "use 'xla'"
         )
-    return "native" if num_topics <= most else "xla"
+    if num_topics > most or (bursts and library.platform() == "cuda"):
+        return "xla"
+    return "native"
 
 
 def described(engine: str, method: str = "collapsed") -> str:
@@ -586,11 +589,9 @@ def sweeps(
     may have `bursts`, by XLA on GPUs, where equal words of a document must be side by side.
     """
     num_topics = alpha.shape[0]
-    engine = resolve(engine, num_topics)
-    if bursts is not None:
-        if method != "collapsed":
-            raise ValueError(f"sweeps with bursts are collapsed; method is {method!r}")
-        engine = "xla" if library.platform() == "cuda" else engine
+    engine = resolve(engine, num_topics, bursts=bursts is not None)
+    if bursts is not None and method != "collapsed":
+        raise ValueError(f"sweeps with bursts are collapsed; method is {method!r}")
     if words is not None and count == "nothing":
         raise ValueError('words are given and count is "nothing": set count')
     if times < 1:

@@ -89,7 +89,6 @@ def log_predictive(
     """
     if not 0 <= burn_in < sweeps:
         raise ValueError(f"burn_in must be from 0 to {sweeps - 1}; it is {burn_in}")
-    likelihood, peak = engines.likelihood_of(log_topics), jnp.max(log_topics, axis=0)
     documents = device.select(
         data.observed, jnp.arange(device.size(data.observed), dtype=jnp.int32)
     )
@@ -107,20 +106,30 @@ def log_predictive(
     theta = alpha[:, None] + result.documents / (sweeps - burn_in)
     # Not divided by sum alpha + length, which differs by rounding: they must sum to 1.
     theta = theta / jnp.sum(theta, axis=0)
+    return log_mixture(theta, log_topics, data.words, data.documents)
+
+
+def log_mixture(
+    weights: jax.Array, log_topics: jax.Array, words: jax.Array, documents: jax.Array
+) -> jax.Array:
+    """Return log sum_k weights[k, d] p_kw for entries of words and documents, [n] each.
+
+    Weights are [K, D], and log topics [K, V].
+    """
+    likelihood, peak = engines.likelihood_of(log_topics), jnp.max(log_topics, axis=0)
     # Relative to the likeliest topic of a word, the sum is at least that topic's proportion: one
     # logarithm per entry suffices, and none per topic.
-    rows, proportions = likelihood.T, theta.T
+    rows, proportions = likelihood.T, weights.T
 
     def one_chunk(entry: tuple[jax.Array, jax.Array]) -> jax.Array:
         word, document = entry
         return jnp.log(jnp.sum(proportions[document] * rows[word], axis=1)) + peak[word]
 
-    size = data.words.shape[0]
+    size = words.shape[0]
     step = min(_CHUNK, size)
     chunks = -(-size // step)
     padded = [
-        jnp.pad(x, (0, chunks * step - size)).reshape(chunks, step)
-        for x in (data.words, data.documents)
+        jnp.pad(x, (0, chunks * step - size)).reshape(chunks, step) for x in (words, documents)
     ]
     return lax.map(one_chunk, tuple(padded)).ravel()[:size]
 
@@ -145,8 +154,8 @@ class Evaluation(HeldOut):
 
     `read` returns the log topics [K, V] and the concentrations [K] of a state, by default its
     `position` and `alpha`, and `predict` is `log_predictive` or takes its place, for `data` of its
-    own kind. With several
-    chains, along the first axis, `perplexity` averages the logarithm of their perplexities.
+    own kind. With several chains, along the first axis, `perplexity` averages the logarithm of
+    their perplexities.
     """
 
     def __init__(

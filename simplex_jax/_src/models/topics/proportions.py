@@ -138,7 +138,7 @@ def shards(
         )
     concentrations = positive("alpha", alpha, (len(table),))
     key = fold_in(jax.random.key(seed), np.uint32(_STREAM))
-    engine = engines.resolve(engine, len(table))
+    engine = engines.resolve(engine, len(table), bursts=own is not None)
     likelihood, bursts = _lay_out(jnp.asarray(table), own, engine)
 
     def infer(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
