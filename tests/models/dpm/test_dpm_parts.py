@@ -63,7 +63,7 @@ def size_biased(module, key, state):
 
 def escobar_west(module, key, state):
     drawn = module.escobar_west(key, PRIOR, state)
-    return size_biased(state, jax.random.fold_in(key, 2), state._replace(alpha=drawn))
+    return size_biased(dp_state, jax.random.fold_in(key, 2), state._replace(alpha=drawn))
 
 
 def labels(module, key, state, model=MODEL):
