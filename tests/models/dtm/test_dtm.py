@@ -108,6 +108,7 @@ def test_other_documents_find_their_slices():
         ({"times": [1990, 1991, 1992], "predict": [1991]}, "1991 is in the slice 1991"),
         ({"times": [1990, 1991, 1992], "predict": ["x"]}, "predict must be times"),
         ({"times": [1990, 1991, 1992], "batch_size": 2}, "batch_size must be 3, all documents"),
+        ({"times": [1990, 1991, 1992], "heldout": (np.ones((1, 2), int),) * 2}, "give holdout"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(given, message):

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from simplex_jax._src.models.dtm import model
-from simplex_jax._src.models.dtm.slices import WIDTHS, Sliced
+from simplex_jax._src.models.dtm.slices import WIDTHS, HeldOut, Sliced
 from simplex_jax._src.models.options import (
     MOST_CONCENTRATION,
     check_priors,
@@ -161,6 +161,11 @@ def resolve_options(data: Sliced, heldout: Any, options: Options) -> Options:
     size = size_of(data.corpus)
     check_words(size)
     if heldout is not None:
+        if not isinstance(heldout, HeldOut):
+            raise ValueError(
+                "heldout would need the slice of each document: give holdout, a number of "
+                "documents to hold out of the data"
+            )
         check_heldout(tuple(heldout[:2]), size.words)
     if options.batch_size not in (None, size.documents):
         raise ValueError(
