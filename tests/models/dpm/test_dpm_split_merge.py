@@ -228,6 +228,17 @@ def with_another_ratio(find):
     return result
 
 
+def by_halves(choose):
+    """Blind splits of about equal halves, that are said to be of any size."""
+
+    def chosen(*arguments):
+        *rest, log_shares, present, drawn, blind = arguments
+        log_shares = jnp.where(blind, jnp.log(0.5), log_shares)
+        return choose(*rest, log_shares, present, drawn, blind)
+
+    return chosen
+
+
 MUTANTS = {
     "no proposal": ("_choose", without_log_q),
     "anchors drawn": ("_choose", with_the_anchors),
@@ -243,6 +254,17 @@ def test_partners_by_size_alone_will_do(seed, getkey, monkeypatch) -> None:
     fresh = jax.jit(lambda *arguments: run_moves(*arguments, 1))
     run = lambda *arguments: fresh(*arguments[:-1])  # noqa: E731
     assert not checks.family(p_values("multinomial", seed, getkey(), run=run))
+
+
+@pytest.mark.parametrize("make", [None, by_halves])
+def test_blind_moves_keep_the_posterior_too(make, seed, getkey, monkeypatch) -> None:
+    monkeypatch.setattr(split_merge, "_BLIND", 1.0)
+    if make is not None:
+        monkeypatch.setattr(split_merge, "_choose", make(split_merge._choose))
+    fresh = jax.jit(lambda *arguments: run_moves(*arguments, 1))
+    run = lambda *arguments: fresh(*arguments[:-1])  # noqa: E731
+    rejected = checks.family(p_values("multinomial", seed, getkey(), run=run))
+    assert bool(rejected) == (make is not None)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

@@ -13,6 +13,13 @@ hardly ever meet. Here half of the partners are drawn in proportion to their siz
 the other half in proportion to the square root of the posterior ratio of the merge, a locally
 balanced proposal (Zanella 2020), except for small weights, which float32 cannot resolve.
 
+A launch that has settled hardly ever ends in the groups of a bad split, so that a few rows that
+left their cluster for one of their own would not find back: the merge is far more probable, and its
+reverse far more improbable. A quarter of the moves, chosen beforehand, are therefore blind: the
+other rows go to the second group with a probability that is uniform, whatever they are, so that
+their number is uniform. Such a split is hardly ever accepted, and such a merge often (compare Wang
+and Russell 2015, smart and dumb proposals).
+
 Sticks, atoms and the assignment of clusters to sticks are integrated out: the target is the
 posterior of the partition into clusters of :math:`m_1, \dots, m_k` rows,
 
@@ -48,6 +55,7 @@ from simplex_jax._src.models.dpm.totals import add, no_loss
 # of many columns, because the clusters involved may be smaller.
 _CHUNK, _LEAST_CHUNK = 4096, 256
 _STATISTICS_AT_ONCE = 2**21
+_BLIND = 0.25  # share of blind moves
 # Partners of smaller weight are drawn by their sizes alone: a running sum in float32 resolves only
 # 2^-24, and the actual proposal probabilities have to match the computed ones.
 _LEAST = 2.0**-13
@@ -117,9 +125,10 @@ def propose(
         alpha Gamma(m) Gamma(l) f(A) f(B) / (Gamma(m + l) f(A and B))
             (m + l - 1) p(B | A) / (l q(A, B)),
 
-    where q is the probability that the launch ends in these groups and p(B | A) that of B as the
-    partner of A; a merge has the inverse ratio. The cost is `rounds` + 1 passes over the rows
-    involved with two atoms, one pass over all labels, int32 [N], and two evidences of all clusters.
+    where q is the probability that the launch ends in these groups, in a blind move Gamma(m)
+    Gamma(l) / Gamma(m + l), and p(B | A) that of B as the partner of A; a merge has the inverse
+    ratio. The cost is `rounds` + 1 passes over the rows involved with two atoms, one pass over all
+    labels, int32 [N], and two evidences of all clusters.
     A new cluster goes to the first empty stick. The family needs a `log_evidence`;
     statistics and occupancy are those of all sticks, leaves [C, ...].
     """
@@ -132,6 +141,7 @@ def propose(
     key_anchors, key_launch, key_accept = jax.random.split(key, 3)
     key_first, key_kind, key_partner, key_second = jax.random.split(key_anchors, 4)
     key_shares, key_atoms, key_sides = jax.random.split(key_launch, 3)
+    blind = jax.random.bernoulli(jax.random.fold_in(key_kind, 1), _BLIND)
     anchor = jax.random.randint(key_first, (), 0, n)
     first = labels[anchor]
     split = jax.random.bernoulli(key_kind)
@@ -149,13 +159,13 @@ def propose(
     present = (labels == second).astype(jnp.int32)
 
     def launch(i: jax.Array, groups: _Groups) -> _Groups:
-        sizes = groups.sizes.astype(jnp.result_type(float))
+        sizes = jnp.where(blind, 1, groups.sizes).astype(jnp.result_type(float))
         log_shares = draws.log_dirichlet(jax.random.fold_in(key_shares, i), sizes)
         atoms = draw_atoms(family, jax.random.fold_in(key_atoms, i), groups.statistics)
         # For a merge, the last round scores the present groups instead of drawing.
         drawn = split | (i < rounds)
         key = jax.random.fold_in(key_sides, i)
-        return _choose(key, family, rows, members, atoms, log_shares, present, drawn)
+        return _choose(key, family, rows, members, atoms, log_shares, present, drawn, blind)
 
     start = _Groups(
         jnp.full(n, 2, jnp.int32),
@@ -176,7 +186,8 @@ def propose(
     )
     sizes = groups.sizes.astype(alpha.dtype)
     log_anchors = log_partner + jnp.log((jnp.sum(sizes) - 1) / sizes[1])
-    log_split = jnp.log(alpha) + log_apart + log_anchors - groups.log_q
+    log_q = jnp.where(blind, _log_beta(sizes[0], sizes[1]), groups.log_q)
+    log_split = jnp.log(alpha) + log_apart + log_anchors - log_q
     log_ratio = jnp.where(split, log_split, -log_split)
     chance = jax.random.uniform(key_accept, (), log_ratio.dtype)
     accepted = (jnp.log(chance) < log_ratio) & possible & ~full
@@ -236,8 +247,7 @@ def _find_partners(
     alone, together = lax.fori_loop(0, -(-number // block), of_block, none)
     others = (occupancy > 0) & (jnp.arange(capacity) != first)
     sizes = jnp.maximum(occupancy, 1).astype(alone.dtype)
-    few_rows, many_rows = jnp.minimum(sizes, sizes[first]), jnp.maximum(sizes, sizes[first])
-    log_apart = gammaln(few_rows) - log_rising(many_rows, few_rows) + (alone - together)
+    log_apart = _log_beta(sizes, sizes[first]) + (alone - together)
     by_size = jnp.where(others, sizes, 0)
     by_size = by_size / jnp.maximum(jnp.sum(by_size), 1)
     logits = -log_apart / 2
@@ -248,6 +258,12 @@ def _find_partners(
     total = jnp.sum(weights)
     by_ratio = jnp.where(total > 0, weights / jnp.maximum(total, _LEAST), by_size)
     return _Partners(by_size, by_ratio, log_apart)
+
+
+def _log_beta(one: jax.Array, other: jax.Array) -> jax.Array:
+    """Return log Gamma(m) Gamma(l) / Gamma(m + l), without the difference of large numbers."""
+    few, many = jnp.minimum(one, other), jnp.maximum(one, other)
+    return gammaln(few) - log_rising(many, few)
 
 
 def _draw_partner(
@@ -317,10 +333,11 @@ def _choose(
     log_shares: jax.Array,
     present: jax.Array,
     drawn: jax.Array,
+    blind: jax.Array,
 ) -> _Groups:
     """Draw for every row involved, except the anchors, one of two atoms.
 
-    If `drawn` is false, the choices are those of `present`.
+    If `drawn` is false, the choices are those of `present`; if `blind` is true, by shares alone.
     """
     n = members.ids.shape[0]
     shapes = jax.eval_shape(
@@ -339,7 +356,7 @@ def _choose(
         first, groups = loop
         numbers = lax.dynamic_slice(ids, (first,), (step,))
         some = family_rows.take(rows, numbers)
-        log_f = family.log_likelihood(some, atoms) + log_shares
+        log_f = jnp.where(blind, 0, family.log_likelihood(some, atoms)) + log_shares
         log_odds = log_f[:, 1] - log_f[:, 0]
         words, _ = words_by_native_code(jax.random.fold_in(key, first), step, log_odds.dtype)
         chance = uniform.uniform(words, log_odds.dtype)
