@@ -185,4 +185,7 @@ def test_the_estimator_finds_them(p, count, kind):
 def test_the_estimator_leaves_one_correlated_normal_whole(p):
     rng = np.random.default_rng(p)
     rows = rng.normal(size=(400, p)) @ rng.normal(size=(p, p))
-    assert DirichletProcessMixture(passes=100, random_state=0).fit(rows).n_clusters_ == 1
+    labels = DirichletProcessMixture(passes=100, random_state=0).fit(rows).labels_
+    # A row in the tail may be alone: with 32 columns one has the posterior odds exp(-0.7), by
+    # `joint`, and all together more than one.
+    assert np.bincount(labels).max() >= 397
