@@ -143,9 +143,13 @@ def test_wrong_arguments_are_seen(method, wrong, getkey, seed):
 @pytest.mark.parametrize(
     ("sweep", "old", "new"),
     [
-        ("sweep_collapsed", ".add(-labelled)", ".add(0 * labelled)"),
+        (
+            "sweep_collapsed",
+            "counts = counts.at[lane, jnp.minimum(old, num_topics - 1)].add(-labelled)",
+            "counts = counts.at[lane, jnp.minimum(old, num_topics - 1)].add(0 * labelled)",
+        ),
         ("sweep_collapsed", "number < documents.lengths\n", "number < documents.lengths - 1\n"),
-        ("sweep_collapsed", "(counts + alpha)", "(counts + alpha[::-1])"),
+        ("sweep_collapsed", ", counts + alpha\n", ", counts + alpha[::-1]\n"),
         ("sweep_blocked", "alpha[:, None] + counts", "alpha[:, None]"),
         ("sweep_blocked", "first + step, labels, words\n\n", "first + step + 1, labels, words\n\n"),
     ],
