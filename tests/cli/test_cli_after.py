@@ -165,6 +165,9 @@ def test_topics_are_dropped_named_and_reordered_by_a_table(run, tmp_path):
     assert result.exit_code == 0, result.stderr
     assert lda.load(out).titles == ["Sports", ""]
     assert lda.load(out).trained.parts == ((1,), (0,))
+    shares = tmp_path / "named.csv"
+    assert invoke("lda", "transform", "--model", out, "--out", shares).exit_code == 0
+    assert shares.read_text().splitlines()[0] == "document,error,topic_0 Sports,topic_1"
     _, result = edit(run, tmp_path, "drop 1\n")
     assert "holds a run" in result.stderr
     _, result = edit(run, tmp_path, "drop 1\n", "--overwrite")

@@ -1,7 +1,7 @@
 """Reading word counts on the command line, for models of counts."""
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -343,7 +343,6 @@ def write_proportions(
     progress: Progress,
 ) -> list[Path]:
     """Write the topic proportions of other documents; see `Transform`."""
-    number, rest = len(fitted.topics), fitted.leaves_rest
 
     def parts() -> Iterator[directory.Part]:
         for part in fitted.shards(other.data.counts, seed=seed):
@@ -351,7 +350,7 @@ def write_proportions(
             done = part.first + len(part.error)
             progress("proportions of documents", done, len(other.names))
 
-    directory.write_proportions(out, other.names, number, parts(), rest=rest)
+    _write_proportions(fitted, other.names, parts(), out)
     return [out]
 
 
@@ -361,9 +360,16 @@ def write_own_proportions(fitted: Any, out: Path) -> list[Path]:
         raise ValueError(
             "the run did not write the proportions of its documents: give the documents as INPUT"
         )
-    parts, rest = [(fitted.proportions, fitted.proportions_error)], fitted.leaves_rest
-    directory.write_proportions(out, fitted.names, len(fitted.topics), parts, rest=rest)
+    own = fitted.proportions, fitted.proportions_error
+    _write_proportions(fitted, fitted.names, [own], out)
     return [out]
+
+
+def _write_proportions(
+    fitted: Any, names: Sequence[str], parts: Iterable[directory.Part], out: Path
+) -> None:
+    how = {"rest": fitted.leaves_rest, "titles": fitted.titles}
+    directory.write_proportions(out, names, len(fitted.topics), parts, **how)
 
 
 def transform_command(model: str, *, error: str, rest: bool = False) -> Transform:
@@ -379,8 +385,9 @@ def transform_command(model: str, *, error: str, rest: bool = False) -> Transfor
         to those of the model; tokens of other words are left out. Without INPUT the file has the
         documents of the run itself, and --out names it. Like the doc_topics.npz of a run, it has
         the arrays `proportions` [D, K], `documents` (their names) and `error` ({error}){more}. With
-        --out NAME.csv it is a table with one document a line. The proportions of a document depend
-        only on its words and the seed. Memory use is bounded by the size of the corpus.
+        --out NAME.csv it is a table with one document a line, whose columns have the names of
+        topics. The proportions of a document depend only on its words and the seed. Memory use is
+        bounded by the size of the corpus.
         """,
         ending="doc_topics.npz",
         write=write_proportions,

@@ -187,15 +187,22 @@ def write_proportions(
     parts: Iterable[Part],
     *,
     rest: bool = False,
+    titles: Sequence[str] = (),
 ) -> None:
     """Write topic proportions of documents part by part, atomically.
 
-    A `.csv` file has a line for each document; any other is an `.npz` of arrays, `proportions`
-    float32 [D, K], `documents`, their names, and `error` float32 [D] where errors are known. With
-    `rest` both have a column `other`, what the proportions of a document leave of 1.
+    A `.csv` file has a line for each document, and heads the column of topic 7 `topic_7`, with the
+    name of the topic after it if `titles` [K] has one; any other is an `.npz` of arrays,
+    `proportions` float32 [D, K], `documents`, their names, and `error` float32 [D] where errors are
+    known. With `rest` both have a column `other`, what the proportions of a document leave of 1.
     """
-    write = _write_csv if Path(path).suffix == ".csv" else _write_npz
-    write(path, names, num_topics, _counted(parts, len(names)), rest)
+    counted = _counted(parts, len(names))
+    if Path(path).suffix == ".csv":
+        own = titles or [""] * num_topics
+        columns = [f"topic_{topic} {own[topic]}".rstrip() for topic in range(num_topics)]
+        _write_csv(path, names, columns, counted, rest)
+    else:
+        _write_npz(path, names, num_topics, counted, rest)
 
 
 def _counted(parts: Iterable[Part], total: int) -> Iterator[Part]:
@@ -209,7 +216,11 @@ def _counted(parts: Iterable[Part], total: int) -> Iterator[Part]:
 
 
 def _write_csv(
-    path: str | Path, names: Sequence[str], num_topics: int, parts: Iterable[Part], rest: bool
+    path: str | Path,
+    names: Sequence[str],
+    columns: Sequence[str],
+    parts: Iterable[Part],
+    rest: bool,
 ) -> None:
     def rows() -> Iterator[Sequence[object]]:
         remaining = iter(names)
@@ -221,8 +232,7 @@ def _write_csv(
             for error, row, name in zip(written, shares, remaining, strict=False):
                 yield name, "" if np.isnan(error) else f"{error:.2g}", *(f"{x:.5g}" for x in row)
 
-    topics = (f"topic_{topic}" for topic in range(num_topics))
-    output.write_csv(path, ["document", "error", *topics, *["other"][:rest]], rows())
+    output.write_csv(path, ["document", "error", *columns, *["other"][:rest]], rows())
 
 
 def _write_npz(

@@ -179,8 +179,9 @@ def _transform(
     fitted: Fit, other: Other, out: Path, seed: int, every: bool, progress: Progress
 ) -> list[Path]:
     proportions = infer(fitted, other.data, seed=seed)
-    parts, rest = [(proportions, None)], fitted.leaves_rest
-    directories.write_proportions(out, other.names, proportions.shape[1], parts, rest=rest)
+    how = {"rest": fitted.leaves_rest, "titles": fitted.titles}
+    parts = [(proportions, None)]
+    directories.write_proportions(out, other.names, proportions.shape[1], parts, **how)
     return [out]
 
 
