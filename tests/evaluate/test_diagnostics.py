@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simplex_jax._src.evaluate.diagnostics import effective_size, summary
+from simplex_jax._src.evaluate.diagnostics import effective_size, of_topics, rough, summary
 
 
 def autoregressive(rng, chains, samples, rho):
@@ -89,3 +89,13 @@ def test_chains_that_stand_still_apart():
 def test_bad_shape():
     with pytest.raises(ValueError, match=r"'x' must be \[chains, samples\]"):
         summary({"x": np.zeros(5)})
+
+
+def test_one_reported_topic_has_an_interval_if_it_has_all_tokens_or_mixes():
+    both = [[True], [True]]
+    rng = np.random.default_rng(0)
+    apart = np.array([[0.6], [0.99]]) + 1e-3 * rng.normal(size=(2, 20))
+    assert rough(of_topics({0: apart}), both).tolist() == [True]
+    mixing = 0.8 + 1e-3 * rng.normal(size=(2, 100))
+    for trace in (np.ones((2, 20)), mixing):
+        assert rough(of_topics({0: trace}), both).tolist() == [False]

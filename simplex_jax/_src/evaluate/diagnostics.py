@@ -57,6 +57,19 @@ def summary(traces: Mapping[str, ArrayLike]) -> dict[str, dict[str, float]]:
     return {name: _diagnose(name, trace) for name, trace in traces.items()}
 
 
+def of_topics(traces: Mapping[int, ArrayLike]) -> dict[str, dict[str, float]]:
+    """Return the `summary` of the prevalence of topics, by number, [chains, samples] each.
+
+    That of a topic which has all tokens in every sample is 1, and is left out.
+
+    Example:
+        >>> of_topics({0: [[1.0, 1.0, 1.0, 1.0]]})
+        {}
+    """
+    moving = {k: trace for k, trace in traces.items() if not np.allclose(trace, 1.0, atol=1e-6)}
+    return summary({f"{_SHARE}{k}": trace for k, trace in moving.items()})
+
+
 def effective_size(trace: ArrayLike) -> float:
     """Return the bulk effective sample size of a quantity, as `summary` does, or 0 if it is NaN.
 
@@ -176,7 +189,8 @@ def rough(diagnostics: Mapping[str, Mapping[str, float | None]], shared: ArrayLi
     """Return which topics have no interval, bool [K].
 
     They are not in all chains, by `shared` [C, K], or the effective size of their prevalence is
-    unknown or below `ENOUGH`. A topic of one chain mixes in that chain only.
+    unknown or below `ENOUGH`, unless it is always 1 (`of_topics`). A topic of one chain mixes in
+    that chain only.
 
     Example:
         >>> sizes = {"prevalence 0": {"ess": 7.0}, "prevalence 1": {"ess": 70.0}}
@@ -186,10 +200,7 @@ def rough(diagnostics: Mapping[str, Mapping[str, float | None]], shared: ArrayLi
         [True, True]
     """
     in_chain = np.asarray(shared, bool)
-    topics = in_chain.shape[1]
-    if topics == 1:  # whose share is 1
-        return np.logical_not(in_chain.all(axis=0))
-    known = np.array([enough(diagnostics, f"{_SHARE}{k}") for k in range(topics)])
+    known = np.array([enough(diagnostics, f"{_SHARE}{k}") for k in range(in_chain.shape[1])])
     return np.logical_not(known & in_chain.all(axis=0))
 
 
@@ -230,7 +241,7 @@ def chain_notes(
         name
         for name, entry in diagnostics.items()
         if _above(ENOUGH, entry.get("ess"))
-        or (total > 1 and name.startswith(_SHARE) and not finite(entry.get("ess")))
+        or (name.startswith(_SHARE) and not finite(entry.get("ess")))
         # A trace that moves, but too short for an effective size.
         or (finite(entry.get("rhat")) and not finite(entry.get("ess")))
     ]

@@ -261,13 +261,14 @@ def diagnose(
     """Return R-hat and effective sample size of the traces, "prevalence" [S, C, K], others [S, C].
 
     Topics, matched by `matching.align`, are named "prevalence 0" and so on, each over the chains
-    that share it. Empty and constant traces, such as fixed concentrations, are omitted.
+    that share it. Empty and constant traces, such as fixed concentrations, are omitted, and so is
+    the prevalence of a topic that has all tokens.
     """
     named = {name: trace.T for name, trace in traces.items() if name != "prevalence"}
     moving = {name: trace for name, trace in named.items() if np.unique(trace).size > 1}
     matched = np.take_along_axis(traces["prevalence"], order[None], axis=2)
-    shares = {f"prevalence {k}": matched[:, shared[:, k], k].T for k in range(matched.shape[2])}
-    return diagnostics.summary(moving | shares)
+    shares = {k: matched[:, shared[:, k], k].T for k in range(matched.shape[2])}
+    return diagnostics.summary(moving) | diagnostics.of_topics(shares)
 
 
 def range_over(chains: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ from simplex_jax._src.evaluate import exports, matching
 from simplex_jax._src.models import growth, hdp
 from simplex_jax._src.models.hdp import posterior
 from simplex_jax._src.models.topics.evaluation import measure_completion
+from simplex_jax._src.models.topics.report import OVER_CHAINS, interval_kinds
 from simplex_jax._src.runtime import devices, directory
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 from simplex_jax.sklearn import HierarchicalDirichletProcess
@@ -39,6 +40,18 @@ def test_double_precision(engine):
         fitted = hdp.fit(COUNTS, **OPTIONS | {"passes": 4, "eval_every": 2}, engine=engine)
     assert np.isfinite(fitted.topics).all()
     assert fitted.metrics[-1]["passes"] == 4
+
+
+def test_one_reported_topic_has_no_interval_before_it_mixes():
+    counts = np.random.default_rng(3).multinomial(12, np.full(8, 1 / 8), 30)
+    lengths = {"passes": 40, "initial_topics": 2, "chains": 2, "seed": 1, "holdout": 0}
+    fitted = hdp.fit(counts, **lengths)
+    assert fitted.num_topics == 1
+    assert fitted.stable.all()
+    assert fitted.prevalence[0] < 1
+    assert fitted.diagnostics["prevalence 0"]["ess"] < 50
+    assert (interval_kinds(fitted, fitted.prevalence_range) == OVER_CHAINS).all()
+    assert "points apart" in " ".join(fitted.verdict)
 
 
 @pytest.fixture(scope="module")

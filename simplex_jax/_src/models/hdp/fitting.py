@@ -146,7 +146,7 @@ class Fit(Editable, CountFit):
             self.topic_alpha_sd[topic] = _deviation(found.alpha.reshape(-1, chains, 1))[0]
             self.present[topic], self.stability[topic] = present.mean(), found.similarity
             self.shared[:, topic] = present.mean(axis=0) >= posterior.LEAST_PRESENT
-            self.diagnostics.update(diagnostics.summary({f"prevalence {topic}": by_chain.T}))
+            self.diagnostics.update(diagnostics.of_topics({topic: by_chain.T}))
         return self
 
     @property
@@ -258,10 +258,10 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     traces = gathered.traces()
     shares, errors = _proportions(plan, run, partitions, summarised, trained_on)
     moving = {name: trace.T for name, trace in traces.items() if np.unique(trace).size > 1}
-    own = {f"prevalence {k}": summarised.prevalence[:, :, k].T for k in range(topics)}
+    own = {k: summarised.prevalence[:, :, k].T for k in range(topics)}
     return Fit(
         num_samples=samples * chains,
-        diagnostics=diagnostics.summary(moving | own),
+        diagnostics=diagnostics.summary(moving) | diagnostics.of_topics(own),
         **of_run(plan, run, trained),
         topics=summarised.mean,
         topics_sd=summarised.sd,

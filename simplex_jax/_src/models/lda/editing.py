@@ -47,8 +47,7 @@ def with_draws(
             if fitted.settings.alpha == "learn-asymmetric"
             else fitted.alpha_sd[group].sum()  # of one common value, or 0
         )
-        traced = {f"prevalence {topic}": shares[:, chains, topic].T}
-        result.diagnostics.update(diagnostics.summary(traced))
+        result.diagnostics.update(diagnostics.of_topics({topic: shares[:, chains, topic].T}))
     return result
 
 
