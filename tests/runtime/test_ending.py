@@ -43,15 +43,14 @@ def interrupted(tmp_path, seconds):
     assert process.stdout.readline() == "ready\n"
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
-    code, out, err = ended(process)
-    assert out == ""
-    return code, err, (tmp_path / "run").exists()
+    return *ended(process), (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.4, 1.0])
 def test_ctrl_c_in_the_first_second(tmp_path, seconds):
-    code, err, left = interrupted(tmp_path, seconds)
+    code, out, err, left = interrupted(tmp_path, seconds)
     assert code == 130
+    assert out == ""
     assert err.endswith(LINE)
     assert "Traceback" not in err
     assert "ignored" not in err
@@ -63,7 +62,7 @@ def test_ctrl_c_at_random_moments(tmp_path, seed):
     moments = [random.Random(seed + turn).uniform(0.01, 4) for turn in range(20)]
     for turn, seconds in enumerate(moments):
         (tmp_path / str(turn)).mkdir()
-        code, err, left = interrupted(tmp_path / str(turn), seconds)
+        code, out, err, left = interrupted(tmp_path / str(turn), seconds)
         assert code == 130, (seconds, err)
         assert "Traceback" not in err
         assert "ignored" not in err
@@ -71,6 +70,7 @@ def test_ctrl_c_at_random_moments(tmp_path, seed):
             assert left
             assert "--resume" in err
             continue
+        assert out == ""
         assert err.count(LINE) == 1
         if left:  # ended within an import of JAX's, at once: another run takes the directory
             report = tmp_path / str(turn) / "run" / "report.html"

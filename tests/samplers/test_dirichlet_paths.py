@@ -113,7 +113,7 @@ def joint(name, key, seed, number=20_000, steps=6, **options):
 
 
 def use_xla(monkeypatch):
-    monkeypatch.setattr(dirichlet_paths, "_lowered", lambda call, native, xla, *given: xla(*given))
+    monkeypatch.setattr(native, "lowered_paths", lambda call, native, xla, *given: xla(*given))
 
 
 @pytest.fixture(params=slow_but(["native", "xla"], "native"))
@@ -359,6 +359,32 @@ def test_tables_and_their_kinds(n, a, p, getkey):
         "tables": checks.chi_square(np.bincount(tables, minlength=n + 1), law),
         "first": checks.chi_square(np.bincount(first, minlength=n + 1), thinned),
     }
+    assert checks.family(result) == {}
+
+
+@pytest.mark.usefixtures("lowering")
+def test_tables_of_many_restaurants(getkey):
+    """Moments of sums of Bernoulli variables, in an array of which most is empty."""
+    n, a = np.array([0, 1, 2, 40, 3000]), np.array([0.05, 0.3, 3.0, 0.05, 2.0])
+    customers = np.zeros((20_000, 50))
+    customers[:, ::10] = n
+    concentration = np.ones(50)
+    concentration[::10] = a
+    given = jnp.asarray(customers, jnp.float32), jnp.asarray(concentration, jnp.float32)
+    drawn = np.asarray(jax.jit(seating.tables)(getkey(), *given), float)
+    assert not drawn[customers == 0].any()
+    result = {}
+    for place in (1, 2, 3, 4):
+        p = a[place] / (a[place] + np.arange(n[place]))
+        variance = (p * (1 - p)).sum()
+        of_place = drawn[:, 10 * place]
+        if not variance:
+            assert (of_place == 1).all()
+            continue
+        result["mean", place] = checks.mean_z(of_place, p.sum(), variance)
+        square = (of_place - p.sum()) ** 2
+        fourth = (p * (1 - p) * (1 - 6 * p * (1 - p))).sum() + 3 * variance**2
+        result["variance", place] = checks.mean_z(square, variance, fourth - variance**2)
     assert checks.family(result) == {}
 
 

@@ -223,14 +223,6 @@ def _parent(position: jax.Array, parent: jax.Array) -> jax.Array:
     return _vector(position, jnp.maximum(parent, 0))
 
 
-def _lowered(call: str, by_native: Callable, by_xla: Callable, *given: jax.Array) -> Any:
-    """Call the one of two functions that suits the platform; the first is for float32 only."""
-    if given[1].dtype != jnp.float32:
-        return by_xla(*given)
-    native.PATHS.warn_if_old()
-    return native.PATHS.lowered(call, by_native, by_xla, *given)
-
-
 def _move_given_vectors(
     key: jax.Array, state: State, counts: jax.Array, forest: _Forest, prior: _Prior, moves: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -254,7 +246,7 @@ def _move_given_vectors(
     log_c = both + alone if prior.learn_concentration and prior.learn_pace else both
     none = jnp.zeros_like(both)
     logs = (log_c if prior.learn_concentration else none, both if prior.learn_pace else none)
-    c, r, accepted = _lowered(
+    c, r, accepted = native.lowered_paths(
         "move_paths",
         native.move_paths,
         _move_by_xla,
@@ -386,7 +378,7 @@ def _pass_tables(
     def by_native(keys, *given):
         return native.pass_tables(_words(keys), *given)
 
-    customers, base_tables, sums = _lowered(
+    customers, base_tables, sums = native.lowered_paths(
         "pass_tables",
         by_native,
         _pass_by_xla,
@@ -515,7 +507,7 @@ def _draw_vectors(
         return native.draw_vectors(_words(keys), *given)
 
     given = keys, customers, base, *forest.steps(c, r), forest.parents
-    return _lowered("draw_vectors", by_native, _draw_by_xla, *given)
+    return native.lowered_paths("draw_vectors", by_native, _draw_by_xla, *given)
 
 
 def _draw_by_xla(

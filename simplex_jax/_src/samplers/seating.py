@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from simplex_jax._src import arguments
-from simplex_jax._src.draws import uniform
-from simplex_jax._src.draws.bits import random_words, use_up, zeros
+from simplex_jax._src.draws import native, uniform
+from simplex_jax._src.draws.bits import key_words, random_words, use_up, zeros
 from simplex_jax._src.draws.gamma import log_remainder
 from simplex_jax._src.draws.rejection import ROUNDS, positions
 
@@ -22,6 +22,34 @@ _PART = 16
 # A binomial number whose mean is below this is the number of waiting times.
 _WAITING = 10.0
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+def tables(key: jax.Array, customers: jax.Array, concentration: jax.Array) -> jax.Array:
+    """Draw numbers of tables, CRT(a, n), of many restaurants, most of them with few customers.
+
+    Args:
+        key: A PRNG key.
+        customers: n, whole numbers, floats [..., V].
+        concentration: a, positive, [V].
+
+    Returns:
+        Numbers of tables, floats in the shape of n.
+    """
+    keys = jax.random.split(key, 3)
+    a = jnp.broadcast_to(concentration, customers.shape)
+
+    def by_native(keys: jax.Array, n: jax.Array, a: jax.Array) -> jax.Array:
+        # A forest of one vector without a parent, whose tables are all at the base.
+        n, rows = n.reshape(-1, 1, n.shape[-1]), n.size // n.shape[-1]
+        one = jnp.ones((rows, 1), n.dtype)
+        root, words = jnp.full(1, -1, jnp.int32), jax.vmap(key_words)(keys)[None]
+        given = words, n, n, jnp.log(a).reshape(rows, -1), jnp.inf * one, one, root
+        return native.pass_tables(*given)[1].reshape(a.shape)
+
+    def by_xla(keys: jax.Array, n: jax.Array, a: jax.Array) -> jax.Array:
+        return seat(keys, n, a, jnp.full_like(a, -jnp.inf))[0]
+
+    return native.lowered_paths("pass_tables", by_native, by_xla, keys, customers, a)
 
 
 def seat(

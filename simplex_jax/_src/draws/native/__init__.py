@@ -1,6 +1,7 @@
 """Draws by native code that XLA calls: the same variates up to rounding, in less time."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,14 @@ def move_paths(
     results = [_floats(c.shape)] * 3
     c, r, accepted = _run("move_paths", results, *inputs, library=PATHS, **variant)
     return c, r, accepted
+
+
+def lowered_paths(call: str, by_native: Callable, by_xla: Callable, *given: jax.Array) -> Any:
+    """Call the one of two functions that suits the platform; the first is for float32 only."""
+    if given[1].dtype != jnp.float32:
+        return by_xla(*given)
+    PATHS.warn_if_old()
+    return PATHS.lowered(call, by_native, by_xla, *given)
 
 
 def _floats(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:

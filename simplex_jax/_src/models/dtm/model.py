@@ -380,9 +380,7 @@ def _tables(
 
     number = lax.iota(jnp.int32, alpha.shape[0])
     tables = lax.map(of_slice, (number, jax.random.split(key_tables, alpha.shape[0])))
-    log_x = concentrations.log_beta(
-        key_x, state.total, layout.lengths.ravel(), lax.iota(jnp.int32, layout.lengths.size)
-    )
+    log_x = concentrations.log_beta(key_x, state.total, layout.lengths.ravel())
     return tables, jnp.sum(log_x)
 
 

@@ -331,10 +331,10 @@ def _concentrations(
         tables = _tables(keys[0], concentration, state.labels, corpus)
     total = jnp.sum(tables)
     if model.alpha_prior is not None:
-        log_x = _log_beta(keys[1], state.alpha, jnp.diff(corpus.starts))
+        log_x = jnp.sum(concentrations.log_beta(keys[1], state.alpha, jnp.diff(corpus.starts)))
         state = state._replace(alpha=_draw(keys[2], total, log_x, model.alpha_prior))
     if model.gamma_prior is not None:
-        log_x = _log_beta(keys[3], state.gamma, total[None])
+        log_x = jnp.sum(concentrations.log_beta(keys[3], state.gamma, total[None]))
         topics = jnp.sum(tables > 0).astype(total.dtype)
         state = state._replace(gamma=_draw(keys[4], topics, log_x, model.gamma_prior))
     return tables, state
@@ -369,15 +369,6 @@ def _tables(
     inside = number < corpus.starts[-1]
     tables = jnp.zeros(capacity, jnp.int32).at[topic].add(sits & inside)
     return tables.astype(concentration.dtype)
-
-
-def _log_beta(key: jax.Array, concentration: jax.Array, counts: jax.Array) -> jax.Array:
-    """Return the sum of the logs of Beta(c, n) variables with counts [n]; 0 for none."""
-    key_x, key_y = jax.random.split(key)
-    some = counts > 0
-    log_x = draws.loggamma(key_x, concentration, counts.shape)
-    log_y = draws.loggamma(key_y, jnp.where(some, counts, 1).astype(concentration.dtype))
-    return jnp.sum(jnp.where(some, -jax.nn.softplus(log_y - log_x), 0))  # precise near 0 too
 
 
 def _draw(key: jax.Array, tables: jax.Array, log_x: jax.Array, prior: Prior) -> jax.Array:
