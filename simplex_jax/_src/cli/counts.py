@@ -350,7 +350,7 @@ def write_proportions(
             done = part.first + len(part.error)
             progress("proportions of documents", done, len(other.names))
 
-    _write_proportions(fitted, other.names, parts(), out)
+    write_titled(fitted, other.names, parts(), out)
     return [out]
 
 
@@ -361,13 +361,14 @@ def write_own_proportions(fitted: Any, out: Path) -> list[Path]:
             "the run did not write the proportions of its documents: give the documents as INPUT"
         )
     own = fitted.proportions, fitted.proportions_error
-    _write_proportions(fitted, fitted.names, [own], out)
+    write_titled(fitted, fitted.names, [own], out)
     return [out]
 
 
-def _write_proportions(
+def write_titled(
     fitted: Any, names: Sequence[str], parts: Iterable[directory.Part], out: Path
 ) -> None:
+    """Write the proportions of a fit's reported topics under the titles of these."""
     how = {"rest": fitted.leaves_rest, "titles": fitted.titles}
     directory.write_proportions(out, names, len(fitted.topics), parts, **how)
 

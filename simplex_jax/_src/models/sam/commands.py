@@ -179,9 +179,7 @@ def _transform(
     fitted: Fit, other: Other, out: Path, seed: int, every: bool, progress: Progress
 ) -> list[Path]:
     proportions = infer(fitted, other.data, seed=seed)
-    how = {"rest": fitted.leaves_rest, "titles": fitted.titles}
-    parts = [(proportions, None)]
-    directories.write_proportions(out, other.names, proportions.shape[1], parts, **how)
+    counts.write_titled(fitted, other.names, [(proportions, None)], out)
     return [out]
 
 
