@@ -221,6 +221,19 @@ def test_a_run_that_goes_on_loses_only_what_is_half_written(run):
     assert not contents.scan(run, FILES).unfinished
 
 
+def test_a_directory_that_cannot_be_written_to_is_named_when_it_is_locked(tmp_path, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(errno.EROFS, "Read-only file system", str(arguments[0]))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with (
+        pytest.raises(PermissionError, match=r"cannot be written to \(Read-only.*--out") as caught,
+        lock.locked(tmp_path),
+    ):
+        pass
+    assert lock.NAME not in str(caught.value)
+
+
 def test_a_full_disk_is_named_when_a_directory_is_locked(tmp_path, monkeypatch):
     def full(descriptor, data):
         raise OSError(errno.ENOSPC, "No space left on device")

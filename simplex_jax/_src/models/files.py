@@ -114,7 +114,7 @@ def load(model: Model[O, F], place: Path) -> F:
     result = next(iter(model.files.arrays))
     if not (place / result).exists():
         raise RunError(
-            f"{place}: the run has not finished (there is no {result}): "
+            f"{place}: the run has not finished (there is no {result}): wait until it ends, or "
             f"continue it with simplex-jax {model.name} --resume {place}"
         )
     summary = saved.load_json(place / SUMMARY)

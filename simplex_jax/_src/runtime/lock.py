@@ -1,5 +1,6 @@
 """A lock that admits one process at a time to a directory."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +23,7 @@ def locked(directory: str | Path) -> Iterator[None]:
 
     The kernel holds the lock (`flock`) and frees it however the process ends; a file left behind
     blocks nobody. On a file system without locks nothing is locked. The BlockingIOError names the
-    process that uses the directory.
+    process that uses the directory; one that cannot be written to raises a PermissionError.
     """
     path = Path(directory) / NAME
     descriptor = _open(path)
@@ -48,7 +49,15 @@ def check(directory: str | Path) -> None:
 def _open(path: Path) -> int:
     """Open and lock a file that is still at its path once locked."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            raise PermissionError(
+                f"{str(path.parent)!r} cannot be written to ({error.strerror}): choose another "
+                "directory (--out), or copy the run to one that can"
+            ) from None
         if not _lock(descriptor):
             holder = os.read(descriptor, 20).decode("ascii", "replace").strip()
             os.close(descriptor)
