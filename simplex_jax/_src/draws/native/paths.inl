@@ -282,14 +282,17 @@ ALWAYS_INLINE Vector log_density(Vector log_p, Vector p, Vector mean, float tota
 struct Counted {
   const int64_t times;
   const int32_t* parents;
-  int64_t number = 0, room;
-  std::unique_ptr<float[]> base, log_p, p, kept;  // [room], [times, room], the last 0 or 1
+  // Of the kept categories of all vectors, one vector after the other, each from `begin` on, a
+  // multiple of 16: probabilities of base, parent and vector. `here` is 0 for padding.
+  std::unique_ptr<int64_t[]> begin;
+  std::unique_ptr<float[]> base, before, log_p, p, here;
   // Of the rest of each vector its log probability and the probabilities of parent and base, [times].
   std::unique_ptr<float[]> log_rest, parent_rest, base_rest;
 
   Counted(const Moves& task, const int32_t* parents, int64_t path)
       : times(task.forests.times),
         parents(parents),
+        begin(new int64_t[times + 1]()),
         log_rest(new float[times]),
         parent_rest(new float[times]),
         base_rest(new float[times]) {
@@ -297,6 +300,7 @@ struct Counted {
     const float* counts = task.counts + path * times * size;
     const float* position = task.position + path * times * size;
     const float* log_base = task.forests.base + path * size;
+    int64_t number = 0;
     std::unique_ptr<uint32_t[]> places(new uint32_t[size]);
     std::unique_ptr<float[]> totals(new float[blocks * kBlock]());
     std::fill(totals.get() + size, totals.get() + blocks * kBlock, 1.0f);
@@ -307,23 +311,21 @@ struct Counted {
       places[number] = static_cast<uint32_t>(v);
       number += totals[v] != 0;
     }
-    room = (number + 15) / 16 * 16;
-    base.reset(new float[room]);
-    log_p.reset(new float[times * room]);
-    p.reset(new float[times * room]);
-    kept.reset(new float[times * room]());
+    const int64_t room = (number + 15) / 16 * 16;
+    std::unique_ptr<float[]> of_base(new float[room]), kept(new float[times * room]());
+    std::unique_ptr<float[]> logs(new float[times * room]), raised(new float[times * room]);
     const auto gather = [&](const float* from, float* logs, float* raised) {
       for (int64_t i = 0; i < number; ++i) logs[i] = from[places[i]];
       std::fill(logs + number, logs + room, kLowest);
       for (int64_t i = 0; i < room; i += WIDTH) store(raised + i, exponential_of(load(logs + i)));
     };
-    gather(log_base, base.get(), base.get());
+    gather(log_base, of_base.get(), of_base.get());
     for (int64_t t = times - 1; t >= 0; --t) {
       float *here = kept.get() + t * room, *above = kept.get() + std::max(parents[t], 0) * room;
       for (int64_t i = 0; i < number; ++i) here[i] += counts[t * size + places[i]];
       for (int64_t i = 0; i < number; ++i) here[i] = here[i] != 0 ? 1.0f : 0.0f;
       for (int64_t i = 0; i < number && parents[t] >= 0; ++i) above[i] += here[i];
-      gather(position + t * size, log_p.get() + t * room, p.get() + t * room);
+      gather(position + t * size, logs.get() + t * room, raised.get() + t * room);
     }
     // Of those that are counted nowhere, by vector; the last are of the base.
     std::unique_ptr<float[]> nowhere(new float[times + 1]);
@@ -332,7 +334,7 @@ struct Counted {
     }
     for (int64_t t = 0; t < times; ++t) {
       const float* here = kept.get() + t * room;
-      const float of_row = log_sum(log_p.get() + t * room, here, room);
+      const float of_row = log_sum(logs.get() + t * room, here, room);
       const float most = std::max(of_row, nowhere[t]);
       log_rest[t] = most + std::log1p(std::exp(std::min(of_row, nowhere[t]) - most));
       const auto sum = [&](float rest, const float* row) {
@@ -340,32 +342,56 @@ struct Counted {
         for (int64_t i = 0; i < number; ++i) total += here[i] == 0 ? row[i] : 0.0f;
         return static_cast<float>(total);
       };
-      base_rest[t] = sum(nowhere[times], base.get());
-      parent_rest[t] = parents[t] < 0 ? 0 : sum(nowhere[parents[t]], p.get() + parents[t] * room);
+      const float* above = raised.get() + std::max(parents[t], 0) * room;
+      base_rest[t] = sum(nowhere[times], of_base.get());
+      parent_rest[t] = parents[t] < 0 ? 0 : sum(nowhere[parents[t]], above);
+      begin[t + 1] = begin[t] + (std::count(here, here + room, 1.0f) + 15) / 16 * 16;
+    }
+    for (auto* packed : {&base, &before, &log_p, &p, &this->here}) {
+      packed->reset(new float[begin[times]]());
+    }
+    for (int64_t t = 0; t < times; ++t) {
+      int64_t at = begin[t];
+      for (int64_t i = 0; i < room; ++i) {
+        if (kept[t * room + i] == 0) continue;
+        base[at] = of_base[i];
+        before[at] = raised[std::max(parents[t], 0) * room + i];  // of weight 0 without a parent
+        log_p[at] = logs[t * room + i];
+        p[at] = raised[t * room + i];
+        here[at++] = 1;
+      }
     }
   }
 
   // The log of a sum of exponentials of a row, where a mask is 0.
   static float log_sum(const float* row, const float* mask, int64_t size) {
-    float peak = kLowest;
-    for (int64_t v = 0; v < size; ++v) {
-      const float value = mask[v] == 0 ? row[v] : kLowest;
-      peak = value > peak ? value : peak;
+    // The last numbers, which may not fill a vector.
+    const int64_t last = size / 16 * 16;
+    alignas(64) float ends[16], left_out[16];
+    std::fill(std::copy(row + last, row + size, ends), ends + 16, 0.0f);
+    std::fill(std::copy(mask + last, mask + size, left_out), left_out + 16, 1.0f);
+    const auto at = [&](int64_t i) {
+      const Vector value = load(i < last ? row + i : ends + (i - last));
+      return load(i < last ? mask + i : left_out + (i - last)) == 0.0f ? value : constant(kLowest);
+    };
+    Vector peaks = constant(kLowest);
+    for (int64_t i = 0; i < last + 16; i += WIDTH) {
+      const Vector x = at(i);
+      peaks = x > peaks ? x : peaks;
     }
+    float peak = kLowest;
+    for (int j = 0; j < WIDTH; ++j) peak = std::max(peak, static_cast<float>(peaks[j]));
+    if (peak <= kLowest) return kLowest;
     double sum = 0;
-    alignas(64) float logs[kBlock];
-    for (int64_t first = 0; first < size; first += kBlock) {
-      const int64_t count = std::min(kBlock, size - first);
-      for (int64_t i = 0; i < count; ++i) logs[i] = mask[first + i] == 0 ? row[first + i] : kLowest;
-      std::fill(logs + count, logs + kBlock, kLowest);
+    for (int64_t first = 0; first < last + 16; first += kBlock) {
       alignas(64) float sums[16] = {};
-      for (int64_t i = 0; i < kBlock; i += WIDTH) {
+      for (int64_t i = first; i < std::min(first + kBlock, last + 16); i += WIDTH) {
         float* part = sums + i % 16;
-        store(part, load(part) + exponential_of(load(logs + i) - peak));
+        store(part, load(part) + exponential_of(at(i) - peak));
       }
       for (const float part : sums) sum += part;
     }
-    return peak > kLowest ? peak + std::log(static_cast<float>(sum)) : kLowest;
+    return peak + std::log(static_cast<float>(sum));
   }
 
   // The log density of the vectors, but for what depends on neither c nor r.
@@ -378,16 +404,13 @@ struct Counted {
       const auto total = static_cast<float>(-c / std::expm1(-2 * time));
       const auto from_base = static_cast<float>(-std::expm1(-time));
       const auto from_parent = static_cast<float>(std::exp(-time));
-      const float* before = p.get() + std::max(parent, 0) * room;  // of weight 0 without a parent
-      const float *row = p.get() + t * room, *logs = log_p.get() + t * room;
-      for (int64_t first = 0; first < room; first += kBlock) {
+      for (int64_t first = begin[t]; first < begin[t + 1]; first += kBlock) {
         alignas(64) float sums[16] = {};
-        for (int64_t i = first; i < std::min(first + kBlock, room); i += WIDTH) {
-          const Vector mean = from_base * load(base.get() + i) + from_parent * load(before + i);
-          const Vector value = log_density(load(logs + i), load(row + i), mean, total);
-          const Mask here = load(kept.get() + t * room + i) != 0.0f;
+        for (int64_t i = first; i < std::min(first + kBlock, begin[t + 1]); i += WIDTH) {
+          const Vector mean = from_base * load(base.get() + i) + from_parent * load(before.get() + i);
+          const Vector value = log_density(load(log_p.get() + i), load(p.get() + i), mean, total);
           float* part = sums + i % 16;
-          store(part, load(part) + (here ? value : constant(0)));
+          store(part, load(part) + (load(here.get() + i) != 0.0f ? value : constant(0)));
         }
         for (const float part : sums) sum += part;
       }
