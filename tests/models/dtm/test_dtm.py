@@ -15,6 +15,7 @@ from simplex_jax._src.corpus import from_counts, split_tokens
 from simplex_jax._src.models import dtm
 from simplex_jax._src.models.dtm import fitting, intervals, slices
 from simplex_jax._src.models.topics import report as topics
+from simplex_jax._src.models.topics.native import library
 from simplex_jax.sklearn import DynamicTopicModel
 
 # One topic whose words change from a, b to c, d between the years, and one of e, f, g throughout.
@@ -284,6 +285,16 @@ def test_bursts_are_learned_and_can_be_left_out():
     assert without.steadiness[0] < fitted.steadiness[0]
     with pytest.raises(ValueError, match=r"document_steadiness.*learn or none"):
         dtm.fit(counts, **shared, document_steadiness="some")
+
+
+def test_an_engine_that_a_gpu_lacks_is_not_announced(monkeypatch):
+    for name, value in {"platform": "cuda", "works": True, "most_topics": 10_000}.items():
+        monkeypatch.setattr(library, name, lambda value=value: value)
+    counts, shared = np.ones((4, 3), int), {"num_topics": 2, "passes": 4}
+    assert dtm.resolve(counts, **shared).engine == "xla"
+    with pytest.raises(ValueError, match="no document_steadiness on GPUs: use 'xla'"):
+        dtm.resolve(counts, **shared, engine="native")
+    assert dtm.resolve(counts, **shared, document_steadiness="none").engine == "native"
 
 
 def test_files_hold_the_fit(fitted, tmp_path):

@@ -220,7 +220,7 @@ def build(
         words=words,
         static=arguments.at_least("static", static, 0),
         chains=None if chains is None else arguments.at_least("chains", chains, 1),
-        engine=engines.resolve(engine, topics),
+        engine=engines.resolve(engine, topics, bursts=given is not None),
     )
     return Kernel(bind(_init_chains, model, layout), bind(_update_chains, model)), bind(
         _all, layout
