@@ -155,12 +155,17 @@ def in_order(lengths: np.ndarray) -> np.ndarray:
     """Return the numbers of documents, shortest first, int64 [D]; no document is an error."""
     if lengths.size == 0:
         raise ValueError("counts must have at least one document")
-    if lengths.max() > _LONGEST:
+    check_lengths(lengths)
+    return np.argsort(lengths, kind="stable")
+
+
+def check_lengths(lengths: np.ndarray) -> None:
+    """Raise a ValueError if a document has more tokens than can be counted."""
+    if lengths.max(initial=0) > _LONGEST:
         raise ValueError(
             f"document {lengths.argmax()} has {lengths.max()} tokens, and at most {_LONGEST} can "
             "be counted: split it"
         )
-    return np.argsort(lengths, kind="stable")
 
 
 def _starts(lengths: np.ndarray, shards: int) -> tuple[np.ndarray, int]:

@@ -297,6 +297,12 @@ def test_an_engine_that_a_gpu_lacks_is_not_announced(monkeypatch):
     assert dtm.resolve(counts, **shared, document_steadiness="none").engine == "native"
 
 
+def test_a_document_beyond_what_can_be_counted_is_refused():
+    counts = np.array([[2**24, 1], [1, 1]])
+    with pytest.raises(ValueError, match=r"document 0 has 16777217 tokens.*split it"):
+        dtm.fit(counts, 2, times=[1, 2], passes=4, holdout=0)
+
+
 def test_files_hold_the_fit(fitted, tmp_path):
     fitted.save(tmp_path / "run")
     loaded = dtm.Fit.load(tmp_path / "run")

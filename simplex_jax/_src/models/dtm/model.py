@@ -126,6 +126,7 @@ class Model:
 def lay_out(counts: sp.csr_array, place: np.ndarray, slices: int) -> Layout:
     """Return documents [D, V] by their slices [D], the shortest of a slice first."""
     lengths = np.asarray(counts.sum(axis=1), np.int64)
+    device.check_lengths(lengths)
     if lengths.sum() > device.MOST_TOKENS:
         raise ValueError(f"there must be at most {device.MOST_TOKENS:,} tokens")
     order = np.lexsort((lengths, place))
