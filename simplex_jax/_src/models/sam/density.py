@@ -23,6 +23,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments, draws
+from simplex_jax._src.draws.keys import by_native_code
 from simplex_jax._src.geometry import von_mises_fisher
 from simplex_jax._src.models.sam import joint, local
 from simplex_jax._src.models.sam.joint import UnitDocuments
@@ -95,6 +96,7 @@ def _log_means(
     method: str,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the log of the mean weight and the effective sample size, [D] each."""
+    key = by_native_code(key)
     size, (k, vocabulary) = joint.num_documents(documents), topics.shape
     # Draws [samples, documents, K] must not need more memory than dense rows.
     length = min(joint.block_size(size, vocabulary), joint.block_size(size, samples * k))

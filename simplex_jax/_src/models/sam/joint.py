@@ -24,7 +24,7 @@ from jax import lax
 from jax.scipy.special import digamma
 from jax.typing import ArrayLike
 
-from simplex_jax._src import arguments, batches
+from simplex_jax._src import arguments, batches, draws
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus
 from simplex_jax._src.geometry import von_mises_fisher
@@ -489,10 +489,12 @@ def _move_concentration(
     reach = jnp.log(_RANGE).astype(x.dtype)
     low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (-reach, reach))
     mode = (low + high) / 2
-    curvature = (slope(mode - _WIDTH) - slope(mode + _WIDTH)) / (2 * _WIDTH)
-    scale = jax.lax.rsqrt(jnp.maximum(curvature, 1e-4))
-    key_draw, key_accept = jax.random.split(key)
-    old, new = jnp.log(x), mode + scale * jax.random.t(key_draw, 10.0, (), x.dtype)
+    below, above = slope(mode + jnp.asarray([-_WIDTH, _WIDTH], x.dtype))
+    scale = jax.lax.rsqrt(jnp.maximum((below - above) / (2 * _WIDTH), 1e-4))
+    key_normal, key_chi, key_accept = jax.random.split(key, 3)
+    # A t variate of 10 degrees of freedom.
+    stretch = jnp.exp((math.log(5) - draws.loggamma(key_chi, jnp.asarray(5, x.dtype))) / 2)
+    old, new = jnp.log(x), mode + scale * stretch * jax.random.normal(key_normal, (), x.dtype)
 
     def log_proposal(u: jax.Array) -> jax.Array:
         return -5.5 * jnp.log1p(((u - mode) / scale) ** 2 / 10)

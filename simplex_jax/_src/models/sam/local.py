@@ -292,8 +292,9 @@ def draw_proposals(key: jax.Array, fitted: Laplace, shape: tuple[int, ...] = ())
     key_normal, key_scale = jax.random.split(key)
     normal = jax.random.normal(key_normal, (*shape, *fitted.mode.shape), fitted.mode.dtype)
     drawn = _centred(_einsum("...bl,blk->...bk", normal, fitted.inverse))
-    chi2 = 2 * jax.random.gamma(key_scale, fitted.freedom / 2, drawn.shape[:-1], drawn.dtype)
-    return fitted.mode + drawn * jnp.sqrt(fitted.freedom / chi2)[..., None]
+    half = jnp.asarray(fitted.freedom / 2, drawn.dtype)  # of a chi-square
+    log_g = draws.loggamma(key_scale, half, drawn.shape[:-1])
+    return fitted.mode + drawn * jnp.exp((jnp.log(half) - log_g) / 2)[..., None]
 
 
 def log_weights(target: Target, fitted: Laplace, ratios: jax.Array) -> jax.Array:
