@@ -22,17 +22,31 @@ def test_a_lost_process_is_told_from_other_errors(error, lost, monkeypatch, caps
     ended = []
     monkeypatch.setattr(processes, "joined", lambda: True)
     monkeypatch.setattr(processes, "number", lambda: 2)
-    monkeypatch.setattr(processes, "leave", ended.append)
+    monkeypatch.setattr(processes, "leave", lambda status, *, lost: ended.append((status, lost)))
 
     @one_line_errors
     def command():
         raise error
 
     command(debug=False)
-    assert ended == [1]
+    assert ended == [(1, lost)]
     message = capsys.readouterr().err
     assert message.startswith("simplex-jax: process 2: error: ")
     assert ("another process of the run has ended" in message) == lost
+
+
+@pytest.mark.parametrize(("lost", "count", "waits"), [(True, 2, 0), (True, 3, 1), (False, 2, 1)])
+def test_process_0_waits_for_the_messages_of_others_unless_none_is_left(
+    lost, count, waits, monkeypatch
+):
+    waited, ended = [], []
+    monkeypatch.setattr(processes, "is_first", lambda: True)
+    monkeypatch.setattr(processes, "count", lambda: count)
+    monkeypatch.setattr(processes.time, "sleep", waited.append)
+    monkeypatch.setattr(processes.os, "_exit", ended.append)
+    processes.leave(1, lost=lost)
+    assert ended == [1]
+    assert len(waited) == waits
 
 
 @pytest.mark.parametrize(

@@ -58,13 +58,14 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
                 sys.exit(1)
             # Gloo's errors are a JaxRuntimeError in a computation and a ValueError in a transfer.
             lost = isinstance(error, JaxRuntimeError) or "Gloo" in message
-            if lost and not message.startswith("out of memory"):
+            lost &= not message.startswith("out of memory")
+            if lost:
                 message = (
                     "another process of the run has ended: see its messages, and continue with "
                     f"--resume ({message[:200]})"
                 )
             click.echo(f"simplex-jax: process {processes.number()}: error: {message}", err=True)
-            processes.leave(1)
+            processes.leave(1, lost=lost)
         except KeyboardInterrupt:
             click.echo("simplex-jax: interrupted before the results were written", err=True)
             sys.exit(130)

@@ -245,14 +245,15 @@ def share(total: int) -> range:
     return range(first, min(total, first + size))
 
 
-def leave(status: int) -> None:
+def leave(status: int, *, lost: bool = False) -> None:
     """Exit after an error without a farewell, for which this process and the others would wait.
 
     Process 0 goes last: JAX aborts the others when it goes, and those with the same error, such as
-    a wrong option, would not come to say theirs.
+    a wrong option, would not come to say theirs. If the other one of two is `lost`, it goes at
+    once: JAX aborts it, too, when it misses the other.
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    if is_first():
+    if is_first() and not (lost and count() == 2):
         time.sleep(_GRACE)
     os._exit(status)
