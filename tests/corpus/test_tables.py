@@ -46,6 +46,17 @@ def test_the_column_of_names(tmp_path):
     assert list(read_frame(path, Reading(), drop=("kind",)).columns) == ["title"]
 
 
+def test_a_first_column_without_a_name_has_the_row_names_of_pandas_and_r(tmp_path):
+    path = saved(tmp_path, ",x,y\n0,1.5,a\n1,2.5,b\n")
+    assert read_frame(path, Reading()) == ({"x": ["1.5", "2.5"], "y": ["a", "b"]}, ("0", "1"))
+    assert read_frame(path, Reading(id_column="y")) == ({"x": ["1.5", "2.5"]}, ("a", "b"))
+    path = saved(tmp_path, '"","id","x"\n"1","p",1.5\n"2","q",2.5\n')
+    assert read_frame(path, Reading()) == ({"x": ["1.5", "2.5"]}, ("p", "q"))
+    for repeated in (",x\n0,1\n0,2\n", ",\n0,1\n1,2\n"):
+        with pytest.raises(CorpusError, match=r"column \d has no name"):
+            read_frame(saved(tmp_path, repeated), Reading())
+
+
 def test_a_variable_of_a_model_does_not_name_the_rows(tmp_path):
     """One row is always distinct, and a column of a usual name may be a variable."""
     path = saved(tmp_path, "title,size\nMr,small\n")

@@ -281,6 +281,9 @@ def test_verdicts_say_what_is_good_and_what_is_not_yet():
         "apart. The other one may be missing from another run."
     )
     assert "All 3 topics are stable: all 3 chains found them" in judged(np.ones((3, 3)))[1]
+    assert (
+        "Both topics are stable: both chains found them" in judged(np.ones((2, 2)), kinds=(1, 1))[1]
+    )
     assert "No topic is stable" in judged([[1, 1, 1], [0, 0, 0]])[1]
     assert "One chain cannot tell" in judged([[1, 1, 1]])[1]
     assert "Nothing was held out" in judged(both)[0]

@@ -121,7 +121,7 @@ def topics(fitted: Any, kinds: np.ndarray, ranges: np.ndarray) -> str:
 
 
 def _all(total: int) -> str:
-    return "The topic is" if total == 1 else f"All {total} topics are"
+    return {1: "The topic is", 2: "Both topics are"}.get(total, f"All {total} topics are")
 
 
 def more_topics(fitted: Any, command: str, chains: int = 0) -> list[str]:

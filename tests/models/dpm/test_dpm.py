@@ -1,5 +1,6 @@
 """Fitting mixtures of an unknown number: the summary, chains, growth, resumption, bad input."""
 
+import dataclasses
 import signal
 
 import chex
@@ -83,6 +84,13 @@ def test_the_profile_of_a_cluster_is_that_of_its_rows(whole):
         mine = COUNTS[labels == labels[0]].sum(axis=0)
         total += (mine + 0.5) / (mine.sum() + 3) / 8
     np.testing.assert_allclose(whole.clusters.profiles[0], total, rtol=1e-5)
+
+
+def test_one_chain_is_not_told_that_chains_come_together(whole):
+    told = " ".join(fitting.judge(dataclasses.replace(whole, metrics=[]), "dpm.fit(...)"))
+    assert "One chain cannot tell" in told
+    assert "A longer run lets the predictions settle: dpm.fit(...)" in told
+    assert "together" not in told
 
 
 def test_new_rows(whole):

@@ -263,7 +263,8 @@ def read_frame(
     Blanks around fields are left out, and fields in `frames.MISSING` become None; rows without any
     value are kept. The column of row names is not among the columns: it is `reading.id_column`, or
     one called `id` or the like (see `IDENTITY`) if its fields are distinct and it is not
-    in `variables`. Without one, rows are numbered from 1. Columns in `drop` are left out.
+    in `variables`, or else the first one if it has no name and distinct fields, as pandas and R
+    write it. Without one, rows are numbered from 1. Columns in `drop` are left out.
 
     Raises:
         CorpusError: A record has the wrong number of fields; a column name is empty or repeated; a
@@ -280,15 +281,17 @@ def read_frame(
     """
     header, body = _headed(path, reading)
     titles = [field.strip() for field in header.fields]
-    for place, title in enumerate(titles):
+    rows = [[field.strip() for field in fields] for _, fields in body]
+    unnamed = len(titles) > 1 and not titles[0] and len({row[0] for row in rows}) == len(rows)
+    for place, title in enumerate(titles[unnamed:], start=unnamed):
         if not title or title in titles[:place]:
             problem = "has no name" if not title else f"is {printable(title)!r} again"
             remedy = "give every column a name of its own"
             raise error_at(path, f"column {place + 1} {problem}", remedy, line=header.line)
-    rows = [[field.strip() for field in fields] for _, fields in body]
     if not rows:
         raise error_at(path, "no row below the column names", "give a table with rows")
     found = dict(zip(titles, zip(*rows, strict=True), strict=True))
+    index = found.pop("") if unnamed else None
     for name in drop:
         if name not in found:
             raise error_at(path, f"no column {printable(name)!r}", "drop others", line=header.line)
@@ -296,7 +299,7 @@ def read_frame(
     key = find_id_column(list(found), reading.id_column, path, header.line)
     if reading.id_column is None and key is not None:
         key = None if key in variables or len(set(found[key])) < len(rows) else key
-    names = numbered(len(rows), 1) if key is None else found.pop(key)
+    names = (index or numbered(len(rows), 1)) if key is None else found.pop(key)
     if not found:
         raise error_at(path, "no column is left", "give a table with a variable", line=header.line)
     cells = {name: [None if x in MISSING else x for x in own] for name, own in found.items()}

@@ -718,5 +718,6 @@ def judge(fitted: Fit, longer: str) -> list[str]:
         sentences.append(f"{clusters}. The chains agree on their number.")
     apart = "disagree" in sentences[1]
     if apart or verdict.SETTLED not in sentences[0]:
-        sentences += verdict.improvement("A longer run brings the chains together", longer)
+        what = "brings the chains together" if apart else "lets the predictions settle"
+        sentences += verdict.improvement(f"A longer run {what}", longer)
     return sentences
