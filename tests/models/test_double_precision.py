@@ -44,9 +44,9 @@ SAM = [
 ]
 DPM = [
     (CORPUS, {}),
-    (CORPUS, {"alpha_update": "escobar-west", "chains": 2}),
-    (CORPUS, {"alpha": 1.0, "variant": "independent"}),
-    *((CORPUS, {"sampler": name}) for name in ("scir", "sgrld", "smld")),
+    (CORPUS, {"chains": 2}),
+    (CORPUS, {"alpha": 1.0}),
+    (CORPUS, {"sampler": "scir"}),
     (CORPUS, {"sampler": "scir", "counts": "subsampled", "batch_size": 8}),
     (CELLS, {"kinds": {"number": "count"}}),
     (POINTS, {"family": families.gaussian_of(POINTS)}),

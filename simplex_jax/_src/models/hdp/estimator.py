@@ -80,7 +80,8 @@ class HierarchicalDirichletProcess(CountEstimator):
         fitted = self._sampled(hdp.fit, data)
         self._predictive, self.samples_ = fitted.predictive, fitted.partitions
         common.end(fitted.interrupted)
-        return fitted.proportions
+        # Not those of the fit, which are by the samples' own labels: `transform` has none.
+        return self._proportions(data)
 
     def _draws(self) -> Draws:
         return self._predictive
