@@ -31,11 +31,17 @@ def test_every_estimator_is_checked():
     assert checked == set(sklearn.__all__), "give each a line in ESTIMATORS"
 
 
-# They fit one topic. Its proportion is 1 elsewhere, but here it leaves the share of other topics, and
-# so shows that fractions are rounded by their places.
-ROUNDED = {
-    f"check_methods_{name}_invariance": "fractions='draw' rounds by places"
-    for name in ("sample_order", "subset")
+# Checks that an estimator does not pass, and why.
+KNOWN = {
+    # They fit one topic. Its proportion is 1 elsewhere, but here it leaves the share of others.
+    "HierarchicalDirichletProcess": {
+        f"check_methods_{name}_invariance": "fractions='draw' rounds by places"
+        for name in ("sample_order", "subset")
+    },
+    "DirichletProcessMixture": {
+        "check_all_zero_sample_weights_error": "a weight of 0 is refused by its place",
+        "check_sample_weight_equivalence_on_dense_data": "and so it is here",
+    },
 }
 
 
@@ -43,7 +49,7 @@ ROUNDED = {
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda x: type(x).__name__)
 def test_the_checks_of_scikit_learn(estimator):
     failed = {}
-    known = ROUNDED if isinstance(estimator, HierarchicalDirichletProcess) else {}
+    known = KNOWN.get(type(estimator).__name__, {})
     for one, check in estimator_checks_generator(
         estimator, expected_failed_checks=known, mark="skip"
     ):
