@@ -107,7 +107,8 @@ def shards(
         The shares of consecutive documents; rows sum to 1. The error is the upper 90% limit by the
         spread of the eight chains. It is still too small for 20 to 34% of documents of a dozen
         words, because sampling ends when the spread happens to be small, and a mode that no chain
-        found adds nothing.
+        found adds nothing; with alpha below 0.1 for most documents, where all chains may agree, and
+        the true error was up to 0.03 in three sets of 60.
 
     Raises:
         ValueError: An argument is out of range, a topic does not sum to 1, or topics and documents
