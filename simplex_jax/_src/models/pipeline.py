@@ -242,6 +242,7 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     calls_of(arguments.hooks)
     check_alike(planned, resumed=arguments.resume)
     LIBRARY.warn_if_missing()
+    LIBRARY.warn_if_old()
     planned = planned._replace(resumed=_resumed(arguments))
     settings = planned.settings
     about = {

@@ -36,6 +36,16 @@ def _remedy(platform: str = "cpu") -> str:
     return f"{command} where there is {compiler}"
 
 
+def _wanted() -> bool:
+    return jax.default_backend() == "cpu" and os.environ.get(VARIABLE) != "0"
+
+
+@functools.cache  # once
+def _warn(lack: str) -> None:
+    message = f"simplex_jax runs without {lack}; {_remedy()}"
+    warnings.warn(message, NativeCodeWarning, stacklevel=3)
+
+
 @dataclass(frozen=True)
 class Library:
     """The native code of a room, built on installation where there were compilers."""
@@ -65,28 +75,26 @@ class Library:
                 jax.ffi.register_ffi_target(f"{name}_{call}", capsule, platform=target)
         return name
 
-    @functools.cache  # noqa: B019, once for each library
-    def warn_if_missing(self) -> None:
-        """Warn, once, if there is no library for the CPUs on which JAX runs."""
-        wanted = jax.default_backend() == "cpu" and os.environ.get(VARIABLE) != "0"
-        if wanted and self.built() is None:
-            warnings.warn(
-                f"simplex_jax runs without native code, some 7 times slower: it was imported from "
-                f"{_PACKAGE}, which has none; {_remedy()}",
-                NativeCodeWarning,
-                stacklevel=2,
-            )
+    def warn_if_missing(self, *, part: bool = False) -> None:
+        """Warn, once, if there is no library for the CPUs on which JAX runs.
 
-    @functools.cache  # noqa: B019, once for each library
+        With `part`, others are there.
+        """
+        if _wanted() and self.built() is None:
+            if part:
+                _warn(f"a part of its native code, some 7 times slower: {self.folder} has none")
+            else:
+                _warn(
+                    "native code, some 7 times slower: it was imported from "
+                    f"{_PACKAGE}, which has none"
+                )
+
     def warn_if_old(self) -> None:
-        """Warn, once, if the library for the CPUs on which JAX runs lacks these calls."""
-        wanted = jax.default_backend() == "cpu" and os.environ.get(VARIABLE) != "0"
-        if wanted and self.built() is not None and self.prefix() is None:
-            warnings.warn(
-                f"simplex_jax runs without a part of its native code, some 7 times slower: "
-                f"{self.built()} is of another version or machine; {_remedy()}",
-                NativeCodeWarning,
-                stacklevel=2,
+        """Warn, once, if the library for the CPUs on which JAX runs does not have these calls."""
+        if _wanted() and self.built() is not None and self.prefix() is None:
+            _warn(
+                "a part of its native code, some 7 times slower: "
+                f"{self.built()} is of another version or machine"
             )
 
     @functools.cache  # noqa: B019, there are as many libraries as rooms with native code

@@ -448,7 +448,10 @@ def resolve(engine: str | None = None, num_topics: int = 1, *, bursts: bool = Fa
     """
     if engine not in (None, *ENGINES):
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}; it is {engine!r}")
-    if engine == "xla" or (engine is None and not library.works()):
+    if engine is None and not library.works():
+        library.warn()
+        return "xla"
+    if engine == "xla":
         return "xla"
     if not library.works():
         raise ValueError(f"engine 'native' does not work here: {library.why_not()}; use 'xla'")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax
 
+from simplex_jax._src.draws import native as draws
 from simplex_jax._src.native.library import PLATFORMS, Library
 
 LIBRARY = Library(
@@ -54,3 +55,10 @@ def why_not() -> str:
     if platform() not in PLATFORMS:
         return f"it is for CPUs and NVIDIA GPUs, and JAX runs on {platform()}"
     return LIBRARY.why_not(platform())
+
+
+def warn() -> None:
+    """Warn, once, if only this part of the native code is missing; without any, fits say so."""
+    if draws.LIBRARY.prefix() is not None:
+        LIBRARY.warn_if_missing(part=True)
+        LIBRARY.warn_if_old()
