@@ -334,6 +334,10 @@ def test_one_slice_is_said_to_be_one():
     fit = dtm.fit(CORPUS, passes=25, **OPTIONS)
     assert fit.slices.names == ("all",)
     assert any("All documents are in one slice" in line for line in fit.warnings)
+    same = dtm.fit(CORPUS, passes=25, slices=1, **OPTIONS)
+    np.testing.assert_array_equal(same.topics, fit.topics)
+    with pytest.raises(ValueError, match="documents with times"):
+        dtm.fit(CORPUS, passes=25, slices=2, **OPTIONS)
     fit = dtm.fit(CORPUS, times=YEARS, passes=10, **OPTIONS)
     assert any("topics do not change yet" in line for line in fit.warnings)
     # Longer than the static passes, and not just than the run.

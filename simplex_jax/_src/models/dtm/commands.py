@@ -46,7 +46,8 @@ _SLICES = {
         "--slices",
         metavar="year|decade|NUMBER",
         help="Periods of the times: years, decades, or a number of periods with about equally many "
-        "documents.  [default: year or decade, if that makes 2 to 30, else 20]",
+        "documents; 1 without --time and --by.  [default: year or decade, if that makes 2 to 30, "
+        "else 20]",
     ),
     "predict": click.option(
         "--predict",
@@ -61,12 +62,12 @@ def _check(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -
     """Raise a UsageError unless the options name columns; see `Commands`."""
     del typed
     timed = input is None or reading["time"] is not None
-    if not timed and reading["by"] is None:
+    if not timed and reading["by"] is None and reading["slices"] != "1":
         raise click.UsageError(
             "give --time COLUMN, --by COLUMN or both: the columns of the times and groups of the "
-            "documents"
+            "documents; or --slices 1, for topics that do not change, but occur in bursts"
         )
-    if not timed and (reading["slices"] is not None or reading["predict"] is not None):
+    if not timed and (reading["slices"] not in (None, "1") or reading["predict"] is not None):
         raise click.UsageError("--slices and --predict are for documents with a --time")
     with usage():
         Arguments(slices=_number(reading["slices"]))

@@ -38,10 +38,12 @@ def warn(fitted: Fit) -> list[str]:
     moving = _moving(fitted)
     sentences = perplexity_warnings(moving.metrics, exact=True, settled=moving is not fitted)
     if len(fitted.slices.names) == 1:
-        sentences.append(
-            "All documents are in one slice, so nothing can change: simplex-jax lda is the model "
-            "for them."
+        remedy = (
+            "simplex-jax lda is the model for them"
+            if fitted.settings.document_steadiness == "none"
+            else "unless you want only the bursts of words, give times or groups (--time, --by)"
         )
+        sentences.append(f"All documents are in one slice, so topics do not change: {remedy}.")
     done = fitted.done.get("passes", fitted.done.get("steps", math.inf))
     static = fitted.settings.static_passes or 0
     if done <= static:

@@ -154,7 +154,7 @@ def sliced(
         return data
     corpus = in_memory(as_data(data))
     names, count = corpus.names, len(corpus.names)
-    if times is None and (slices is not None or len(predict)):
+    if times is None and (slices not in (None, 1) or len(predict)):
         raise ValueError("slices and predict are for documents with times: give times")
     grouped = Column("groups", "group", np.full(count, -1), ())
     if groups is not None:
