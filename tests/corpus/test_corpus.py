@@ -403,6 +403,8 @@ def test_bad_texts(texts, kwargs, message):
         {"token_pattern": "(a)(b)"},
         {"token_pattern": None},
         {"max_vocabulary": 0},
+        {"stop_words": ("the", "of")},
+        {"stop_words": None},
     ],
 )
 def test_bad_options(options):

@@ -191,6 +191,15 @@ def _checked_frequency(name: str, value: Any) -> int | float:
     return value
 
 
+def _checked_stop_words(name: str, value: Any) -> str:
+    if not isinstance(value, str | os.PathLike):
+        raise ValueError(
+            f"{name} must be 'english', 'none', or a file with one word a line; it is "
+            f"{printable(repr(value))}: write other words to a file"
+        )
+    return os.fspath(value)
+
+
 @options
 class TextOptions:
     """Tokens of text and limits of the vocabulary.
@@ -240,6 +249,7 @@ class TextOptions:
         "english (scikit-learn's list, and parts of contractions such as don and ve), none, or a "
         "file with one word a line.",
         default="english",
+        check=_checked_stop_words,
         kw_only=False,
     )
     min_df: int | float = option(

@@ -260,10 +260,11 @@ def _warnings(
     high = np.flatnonzero(leverage > _HIGH)
     if high.size and not all(term.grouped or term.kind == "difference" for term in design.terms):
         most = int(high[np.argmax(leverage[high])])
+        decide = "decides" if high.size == 1 else "decide"
         yield (
             f"{counted(high.size, 'document')} with numbers far from all others, such as "
-            f"{printable(names[rows[most]])!r} (leverage {leverage[most]:.2f}), nearly decide the "
-            "fit alone, and intervals are too narrow: check the numbers, group them (every, "
+            f"{printable(names[rows[most]])!r} (leverage {leverage[most]:.2f}), nearly {decide} "
+            "the fit alone, and intervals are too narrow: check the numbers, group them (every, "
             "--every), or give their logarithms"
         )
     rough = np.flatnonzero(diagnostics.rough(fitted.diagnostics, fitted.shared))

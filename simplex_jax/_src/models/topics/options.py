@@ -29,5 +29,7 @@ def check_words(size: Size) -> None:
         raise ValueError("every document is empty: give documents with words of the vocabulary")
     if size.words < 2:
         raise ValueError(
-            "topics need a vocabulary of at least two words; it has one: keep more words"
+            "topics need a vocabulary of at least two words; it has one: keep more of them, those "
+            "of texts by corpus.from_texts(texts, options=corpus.TextOptions(min_df=1, max_df=1.0"
+            ")), or give other documents"
         )
