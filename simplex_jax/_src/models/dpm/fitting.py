@@ -265,7 +265,8 @@ class Fit(pipeline.Fit):
             `evaluate.partitions.PointPartition`.
         alpha: Concentration of the process; the posterior mean if it is learned.
         alpha_sd: Its posterior standard deviation, 0 if it is given.
-        alpha_interval: Its 95% interval.
+        alpha_interval: Its 95% interval; rough with fewer than 50 effective samples, see
+            `diagnostics`, and then not in the report.
         num_clusters_posterior: Posterior probability of each number of clusters with rows, by
             number.
         names: Names of all rows, D.

@@ -56,10 +56,11 @@ class Fit(Editable, CountFit):
         alpha: Concentration of the topic proportions of a document; the posterior mean if it is
             learned.
         alpha_sd: Posterior standard deviation of alpha, 0 if it is given.
-        alpha_interval: 95% interval of alpha.
+        alpha_interval: 95% interval of alpha; rough with fewer than 50 effective samples, see
+            `diagnostics`, and then not in the report.
         gamma: Concentration of the weights of the topics; the posterior mean if it is learned.
         gamma_sd: Posterior standard deviation of gamma, 0 if it is given.
-        gamma_interval: 95% interval of gamma.
+        gamma_interval: 95% interval of gamma, likewise.
         topic_alpha: Concentration of the proportions of a document in each topic: posterior mean of
             alpha times the weight of the topic, float64 [K]. They sum to less than alpha.
         topic_alpha_sd: Its standard deviation.
