@@ -371,8 +371,11 @@ def test_tables_of_many_restaurants(getkey):
     concentration = np.ones(50)
     concentration[::10] = a
     given = jnp.asarray(customers, jnp.float32), jnp.asarray(concentration, jnp.float32)
-    drawn = np.asarray(jax.jit(seating.tables)(getkey(), *given), float)
+    key = getkey()
+    drawn = np.asarray(jax.jit(seating.tables)(key, *given), float)
     assert not drawn[customers == 0].any()
+    some = given[0][:10], given[1]
+    np.testing.assert_array_equal(seating.tables(key, *some), drawn[:10])  # without jit
     result = {}
     for place in (1, 2, 3, 4):
         p = a[place] / (a[place] + np.arange(n[place]))

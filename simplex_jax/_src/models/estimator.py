@@ -288,7 +288,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimato
             KeyboardInterrupt: Ctrl-C or SIGTERM ended the run early; the attributes hold the
                 results so far.
         """
-        self.fit_transform(X)
+        self.seed_ = self._seed()
+        self._fit(self._data(X, reset=True))
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:

@@ -5,6 +5,7 @@ concentration of millions, where nearly every customer has a table of their own.
 """
 
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -47,13 +48,14 @@ def tables(key: jax.Array, customers: jax.Array, concentration: jax.Array) -> ja
         return native.pass_tables(*given)[1].reshape(a.shape)
 
     def by_xla(keys: jax.Array, n: jax.Array, a: jax.Array) -> jax.Array:
-        return seat(keys, n, a, jnp.full_like(a, -jnp.inf))[0]
+        # A tuple: outside jit JAX cannot unpack an array of keys within the loop.
+        return seat(tuple(keys), n, a, jnp.full_like(a, -jnp.inf))[0]
 
     return native.lowered_paths("pass_tables", by_native, by_xla, keys, customers, a)
 
 
 def seat(
-    keys: jax.Array, customers: jax.Array, concentration: jax.Array, log_odds: jax.Array
+    keys: Sequence[jax.Array], customers: jax.Array, concentration: jax.Array, log_odds: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Draw numbers of tables, CRT(n, a), and of those of the first kind, Binomial(tables, p).
 
@@ -102,7 +104,7 @@ def seat(
 
 
 def _seat(
-    keys: jax.Array, n: jax.Array, a: jax.Array, odds: jax.Array, columns: jax.Array
+    keys: Sequence[jax.Array], n: jax.Array, a: jax.Array, odds: jax.Array, columns: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     key_tables, key_waiting, key_large = keys
     tables = _tables(key_tables, n, a, columns)

@@ -1,7 +1,7 @@
 """The hierarchical Dirichlet process as a scikit-learn estimator."""
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -76,12 +76,19 @@ class HierarchicalDirichletProcess(CountEstimator):
         *("gamma_", "gamma_sd_", "topic_alpha_", "seed_"),
     )
 
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Sample the topics of documents X, and return what `transform` then does, [D, K].
+
+        Proportions of the fit itself are by the samples' own labels, which `transform` lacks.
+        Errors are those of `fit`.
+        """
+        return self.fit(X).transform(X)
+
     def _fit(self, data: sp.csr_array) -> np.ndarray:
         fitted = self._sampled(hdp.fit, data)
         self._predictive, self.samples_ = fitted.predictive, fitted.partitions
         common.end(fitted.interrupted)
-        # Not those of the fit, which are by the samples' own labels: `transform` has none.
-        return self._proportions(data)
+        return fitted.proportions
 
     def _draws(self) -> Draws:
         return self._predictive

@@ -37,7 +37,9 @@ class CountEstimator(common.TopicEstimator):
         Monte Carlo with the seed of the fit: the same X gives the same proportions. Rows sum to 1,
         or leave the share of topics that are not reported.
         """
-        return self._proportions(self._data(X, reset=False))
+        counts = self._data(X, reset=False)
+        shape = (counts.shape[0], len(self.components_))
+        return proportions.joined(self._shards(counts), shape)[0]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log predictive probability of a word in one half of each document.
@@ -49,10 +51,6 @@ class CountEstimator(common.TopicEstimator):
         """
         counts = self._data(X, reset=False)
         return evaluation.log_score(self._draws(), counts, seed=self.seed_)
-
-    def _proportions(self, counts: sp.csr_array) -> np.ndarray:
-        shape = (counts.shape[0], len(self.components_))
-        return proportions.joined(self._shards(counts), shape)[0]
 
     def _draws(self) -> Sequence[Draw]:
         """Return the topics to predict documents with, as `CountFit.draws`."""
