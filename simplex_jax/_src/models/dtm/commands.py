@@ -65,7 +65,7 @@ def _check(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -
     if not timed and reading["by"] is None and reading["slices"] != "1":
         raise click.UsageError(
             "give --time COLUMN, --by COLUMN or both: the columns of the times and groups of the "
-            "documents; or --slices 1, for topics that do not change, but occur in bursts"
+            "documents; or --slices 1, for topics that do not change and words in bursts"
         )
     if not timed and (reading["slices"] not in (None, "1") or reading["predict"] is not None):
         raise click.UsageError("--slices and --predict are for documents with a --time")
