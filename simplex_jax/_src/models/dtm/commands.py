@@ -69,6 +69,10 @@ def _check(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -
         )
     if not timed and (reading["slices"] not in (None, "1") or reading["predict"] is not None):
         raise click.UsageError("--slices and --predict are for documents with a --time")
+    if reading["metadata"] is not None and reading["time"] is None and reading["by"] is None:
+        raise click.UsageError(
+            "--metadata is the file of the columns of --time and --by: give these"
+        )
     with usage():
         Arguments(slices=_number(reading["slices"]))
 

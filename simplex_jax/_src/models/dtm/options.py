@@ -185,17 +185,11 @@ def resolve_options(data: Sliced, heldout: Any, options: Options) -> Options:
         static = _STATIC_TIMED
         if length.steps is not None:  # one update is a pass
             static = min(_STATIC_MOST, int(_STATIC_SHARE * length.steps))
-    engine = resolve(options.engine, options.num_topics, bursts=own_of(options) is not None)
-    if options.engine not in (None, engine):
-        raise ValueError(
-            f"engine {options.engine!r} has no document_steadiness on GPUs: use {engine!r}, or "
-            'document_steadiness="none"'
-        )
     priors: dict[str, Any] = {f"{name}_prior": prior_of(options, name) for name in _MEANS}
     return dataclasses.replace(
         options,
         **priors,
-        engine=engine,
+        engine=resolve(options.engine, options.num_topics, bursts=own_of(options) is not None),
         batch_size=size.documents,
         static_passes=static,
         keep_samples=number_kept(
