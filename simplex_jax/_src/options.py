@@ -92,7 +92,7 @@ def options(cls: type[T]) -> type[T]:
 
     cls.__post_init__ = check  # type: ignore[attr-defined]
     made = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-    made.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nAttributes:\n{described(made)}"
+    made.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nAttributes:\n    {described(made)}"
     return made
 
 
@@ -175,12 +175,11 @@ def _limit(most: float) -> str:
     return f"{most:,.0f}" if most < 1e9 else f"{most:g}"
 
 
-def described(of: type, *, indent: int = 4) -> str:
+def described(of: type) -> str:
     """Return the options of a dataclass as entries of a docstring, one per line."""
     defaults = {field.name: field.default for field in dataclasses.fields(of)}
-    return "\n".join(
-        " " * indent + entry(name, declared, defaults[name])
-        for name, declared, _ in declarations(of)
+    return "\n    ".join(
+        entry(name, declared, defaults[name]) for name, declared, _ in declarations(of)
     )
 
 
@@ -278,8 +277,9 @@ def with_options(made: Callable[P, T]) -> _WithOptions[P, T]:
             parameters, return_annotation=inspect.signature(function).return_annotation
         )
         if explicit.__doc__:
-            entries = described(cast(type, made), indent=8).lstrip()
-            explicit.__doc__ = explicit.__doc__.replace("{options}", entries)
+            # Python 3.13 takes the indentation out of docstrings, and others do not.
+            text = inspect.cleandoc(explicit.__doc__)
+            explicit.__doc__ = text.replace("{options}", described(cast(type, made)))
         return explicit
 
     return cast(_WithOptions[P, T], decorate)

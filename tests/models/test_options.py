@@ -137,7 +137,7 @@ def test_fit_and_resolve_are_explicit(name):
         parameters = list(inspect.signature(function).parameters.values())[1:]
         assert {parameter.name for parameter in parameters} - own == wanted
         assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-        assert all(f"        {entry}: " in function.__doc__ for entry in wanted)
+        assert all(f"\n    {entry}: " in function.__doc__ for entry in wanted)
         assert "{options}" not in function.__doc__
     with pytest.raises(TypeError, match=r"fit\(\) got an unexpected keyword argument 'nonsense'"):
         room.fit([[1, 2]], nonsense=1)
