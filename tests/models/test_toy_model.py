@@ -47,7 +47,7 @@ def test_its_options_are_settled(unigrams):
     settled = unigrams.resolve(COUNTS, 2, passes=7)
     assert (settled.batch_size, settled.steps, settled.passes) == (24, 7, None)
     assert unigrams.resolve(COUNTS, **vars(settled)) == settled
-    assert "        alpha: Concentration of the shares, per topic." in unigrams.resolve.__doc__
+    assert "\n    alpha: Concentration of the shares, per topic." in unigrams.resolve.__doc__
 
 
 def test_a_fit_finds_the_kinds(fitted):
