@@ -9,7 +9,8 @@ from pathlib import Path
 
 import jax
 import pytest
-from support import programs
+
+from simplex_jax._src.runtime import programs
 
 # A shell in the background starts processes that ignore Ctrl-C, and the library leaves it at that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

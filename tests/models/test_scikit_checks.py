@@ -6,7 +6,6 @@ from unittest import SkipTest
 import pytest
 from sklearn.exceptions import SkipTestWarning
 from sklearn.utils.estimator_checks import estimator_checks_generator
-from support import programs
 
 from simplex_jax import sklearn
 from simplex_jax.sklearn import (
@@ -63,5 +62,4 @@ def test_the_checks_of_scikit_learn(estimator):
             pass
         except Exception as error:
             failed[check.func.__name__] = f"{type(error).__name__}: {error}"
-        programs.forget_many()  # each check fits data of other shapes
     assert failed == {}

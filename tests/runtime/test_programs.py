@@ -1,12 +1,15 @@
-"""Compiled programs on disk: the same bits, whatever happens to the folder."""
+"""Compiled programs: the same bits from disk, whatever happens to the folder; not too many."""
 
 import os
 import subprocess
 import sys
 import threading
 
+import jax
+import numpy as np
 import pytest
 
+from simplex_jax import lda
 from simplex_jax._src.runtime import programs
 from simplex_jax._src.runtime.programs import Programs
 
@@ -169,3 +172,14 @@ def test_a_second_command_compiles_nothing_and_has_the_same_bits(tmp_path):
     off = {"SIMPLEX_JAX_PROGRAMS": "0", "XDG_CACHE_HOME": str(tmp_path / "none")}
     assert run(tmp_path, "off", **off)[0] == first
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts memory maps of Linux")
+def test_a_fit_drops_the_programs_of_earlier_ones_if_they_are_too_many(monkeypatch):
+    """With 65,530 memory maps, as after some 30 mixtures of other shapes, LLVM ends the process."""
+    double = jax.jit(lambda x: 2 * x)
+    for most, kept in ((10**9, 1), (0, 0)):
+        monkeypatch.setattr(programs, "MOST_MAPS", most)
+        double(1.0)
+        lda.fit(np.eye(4, dtype=int), 2, steps=1, holdout=0)
+        assert double._cache_size() == kept

@@ -25,7 +25,7 @@ from simplex_jax._src.models.options import as_json
 from simplex_jax._src.models.records import F, Model, O, Plan, Results
 from simplex_jax._src.options import changeable, declarations, option, options
 from simplex_jax._src.report.display import counted
-from simplex_jax._src.runtime import processes, session
+from simplex_jax._src.runtime import processes, programs, session
 from simplex_jax._src.runtime.checkpoint import Store
 from simplex_jax._src.runtime.hooks import Callback, calls_of
 from simplex_jax._src.runtime.sample_files import Folder, mark_of
@@ -241,6 +241,7 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     # Checks the arguments before preparing the run, which may be slow.
     calls_of(arguments.hooks)
     check_alike(planned, resumed=arguments.resume)
+    programs.forget_many()
     LIBRARY.warn_if_missing()
     LIBRARY.warn_if_old()
     planned = planned._replace(resumed=_resumed(arguments))

@@ -1,7 +1,8 @@
-"""Compiled programs kept on disk, so that a repeated command does not compile them again.
+"""Compiled programs, kept on disk for later commands and dropped from memory before it is too late.
 
-Only the commands keep them. `fit` in Python is part of a larger program, whose configuration of
-JAX is its own: there `JAX_COMPILATION_CACHE_DIR` does the same for all that the program compiles.
+Only the commands keep them on disk, so that a repeated one does not compile them again. `fit` in
+Python is part of a larger program, whose configuration of JAX is its own: there
+`JAX_COMPILATION_CACHE_DIR` does the same for all that the program compiles.
 """
 
 import hashlib
@@ -24,9 +25,25 @@ MOST = 2**28
 """Bytes of all programs on disk, of which the least recently used are removed; a command needs 1 to
 4 MiB."""
 
+MOST_MAPS = 30_000
+"""Memory maps of a process at which it drops its programs; Linux allows 65,530 by default. A fit
+that compiles adds 300 to 2,000."""
+
 _CHECKED = 64  # programs written between checks of the size
 _CPU = ("vendor_id", "model name", "flags", "CPU implementer", "CPU part", "Features", "isa")
 _DIGEST = hashlib.sha256().digest_size
+
+
+def forget_many() -> None:
+    """Drop all compiled programs of this process if they are too many.
+
+    JAX keeps what it has compiled, a few memory maps each. Fits of ever other shapes reach Linux's
+    limit, with gigabytes free: "LLVM compilation error: Cannot allocate memory" ends the process.
+    What is dropped, also of the user's functions, is compiled again at its next use.
+    """
+    with suppress(OSError):  # no such file, and no such limit, on other systems
+        if Path("/proc/self/maps").read_bytes().count(b"\n") > MOST_MAPS:
+            jax.clear_caches()
 
 
 def keep() -> None:
