@@ -393,6 +393,17 @@ def test_mallet_instances_between_blanks_may_be_texts(tmp_path, separator):
     assert "en" in read(path, "lines", text=replace(EVERY_WORD, token_pattern=r"\w+")).vocabulary
 
 
+def test_names_of_mallet_instances_may_repeat(tmp_path):
+    """Names and labels became words, without a message."""
+    instances = [(f"page{i % 4}", label, text) for i, (_, label, text) in enumerate(INSTANCES * 2)]
+    path = tmp_path / "x.txt"
+    path.write_text(lines_of(instances, " "), "utf-8")
+    with pytest.raises(CorpusError, match=r"as MALLET's do, or is all text; give --format"):
+        read(path)
+    path.write_text(lines_of(instances, " ") + "apples like Page1\n", "utf-8")
+    assert resolve(path, Reading()).format == "lines"
+
+
 def test_column_names_above_lines_like_those_of_mallet(tmp_path):
     path = tmp_path / "x.txt"
     path.write_text("id\tlabel\ttext\n" + lines_of(INSTANCES, "\t"), "utf-8")
@@ -450,6 +461,8 @@ def test_blank_lines_and_errors_of_mallet_instances(tmp_path):
         ["apples", "pears and plums", "", "quinces"],
         [f"d{i}\tterm\t{i}" for i in range(9)],
         [f"{i} {i % 2} {i}" for i in range(9)],
+        ["We will see", "They are here", "We are glad that they came", "They will stay"] * 4,
+        ["nice room", "nice staff", "bad room", "bad food"] * 4,
     ],
 )
 def test_other_lines_are_not_of_mallet(tmp_path, lines):

@@ -101,21 +101,35 @@ def _separator(path: Path) -> str | None:
         start = [stream.readline(_LONGEST).strip(b"\r\n") for _ in range(_INSPECTED)]
     lines = [line for line in start if line.strip()]
     for kind, separator, fewest, share in (("tabs", b"\t", 2, 2), ("blanks", None, 6, 3)):
-        found = list(takewhile(bool, (_name_and_label(line, separator) for line in lines)))
-        names, labels = {pair[0] for pair in found}, Counter(pair[1] for pair in found)
-        if len(found) == len(lines) == len(names) >= fewest:
-            often = min(labels.values()) > 1 or len(labels) == 1
-            if len(labels) * share <= len(names) and (often or kind == "tabs"):
-                title = lines[0].split(separator, 2)[2].strip().lower().decode("latin-1")
-                return "header" if title in TEXT else kind
+        found = list(takewhile(bool, (_fields(line, separator) for line in lines)))
+        if not len(found) == len(lines) >= fewest:
+            continue
+        names, labels = Counter(row[0] for row in found), Counter(row[1] for row in found)
+        often = min(labels.values()) > 1 or len(labels) == 1
+        own = len(names) == len(found) or (kind == "blanks" and _apart(found, names, labels))
+        if own and len(labels) * share <= len(found) and (often or kind == "tabs"):
+            title = found[0][2].strip().lower().decode("latin-1")
+            return "header" if title in TEXT else kind
     return None
 
 
-def _name_and_label(line: bytes, separator: bytes | None) -> tuple[bytes, ...]:
-    """Return the first two fields of a line, if a text comes after them; otherwise nothing."""
+def _fields(line: bytes, separator: bytes | None) -> tuple[bytes, ...]:
+    """Return the first two fields of a line and the text after them; nothing without a text."""
     name, label, text = (*line.split(separator, 2), b"", b"", b"")[:3]
     single = len(name.split()) == len(label.split()) == 1
-    return (name, label) if single and _LETTERS.search(text) else ()
+    return (name, label, text) if single and _LETTERS.search(text) else ()
+
+
+def _apart(found: list[tuple[bytes, ...]], *kinds: Counter[bytes]) -> bool:
+    """Return whether names or labels, each several and repeated, are no words of the texts.
+
+    A text may begin with any words, but seldom with ones that it has nowhere else.
+    """
+    words = {word for *_, text in found for word in text.lower().split()}
+    return all(
+        len(kind) > 1 and min(kind.values()) > 1 and words.isdisjoint(map(bytes.lower, kind))
+        for kind in kinds
+    )
 
 
 def recognises_state(source: Source) -> bool:
