@@ -53,6 +53,13 @@ def test_likelihoods_are_margins_of_normals():
     np.testing.assert_array_equal(found[-1], 0)
 
 
+def test_rows_without_observations_leave_no_nan_among_values():
+    """A run took it for a density that is not finite, and ended at its first update."""
+    _, _, rows, *_ = case()
+    (values,) = family_rows.missing_values(rows, family_rows.fill_means(rows))
+    assert np.isfinite(values).all()
+
+
 def test_predictives_are_margins_of_student_t():
     family, x, rows, _, (mean, scale) = case()
     found = np.asarray(family.log_predictive(rows))
@@ -264,7 +271,7 @@ def clusters(rng, n=240, share=0.15):
 @pytest.mark.slow
 def test_a_fit_of_rows_with_missing_cells():
     x, z = clusters(np.random.default_rng(0))
-    x[3] = np.nan  # without observations
+    x[3:8] = np.nan  # without observations; not all of them are held out
     family = dpm.families.gaussian_of(x)
     options = {"passes": 40, "chains": 2, "holdout": 20, "seed": 0}
     fitted = dpm.fit(x, family, **options)

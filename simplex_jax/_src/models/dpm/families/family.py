@@ -425,11 +425,14 @@ def lack_cells(rows: PyTree) -> bool:
 def lacking(rows: PyTree) -> jax.Array:
     """Return which rows lack some of their cells, bool [n]."""
     each = [
-        jnp.any((part.missing >= 0) & (part.missing < part.cells.shape[1]), axis=1)
-        for part in _parts(rows)[0]
-        if isinstance(part, PartialRows)
+        jnp.any(_named(part), axis=1) for part in _parts(rows)[0] if isinstance(part, PartialRows)
     ]
     return jnp.any(jnp.stack(each), axis=0)
+
+
+def _named(rows: PartialRows) -> jax.Array:
+    """Return which places of `missing` have a column, bool [n, m]."""
+    return (rows.missing >= 0) & (rows.missing < rows.cells.shape[1])
 
 
 def fill(rows: PyTree, values: Iterable[jax.Array]) -> PyTree:
@@ -460,13 +463,18 @@ def fill_means(rows: PyTree) -> PyTree:
 
 
 def missing_values(rows: PyTree, complete: PyTree) -> tuple[jax.Array, ...]:
-    """Return the values that complete rows have in the missing cells of rows."""
+    """Return the values that complete rows have in the missing cells of rows, 0 in other places.
+
+    A row without observations stays NaN, and has no missing cells: any label explains it.
+    """
+
+    def values_of(part: PartialRows, values: jax.Array) -> jax.Array:
+        places = jnp.clip(part.missing, 0, values.shape[1] - 1)
+        return jnp.where(_named(part), jnp.take_along_axis(values, places, axis=1), 0)
+
     parts, structure = _parts(rows)
-    return tuple(
-        jnp.take_along_axis(values, jnp.clip(part.missing, 0, values.shape[1] - 1), axis=1)
-        for part, values in zip(parts, structure.flatten_up_to(complete), strict=True)
-        if isinstance(part, PartialRows)
-    )
+    pairs = zip(parts, structure.flatten_up_to(complete), strict=True)
+    return tuple(values_of(*pair) for pair in pairs if isinstance(pair[0], PartialRows))
 
 
 # Sums of features of rows by the label of the row.
