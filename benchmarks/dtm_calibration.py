@@ -28,7 +28,7 @@ import numpy as np
 from simplex_jax import dtm
 from simplex_jax._src.evaluate import diagnostics, matching
 from simplex_jax._src.models.dtm import intervals
-from simplex_jax._src.models.topics.report import INTERVAL, NONE, OVER_CHAINS
+from simplex_jax._src.models.topics.report import INTERVAL, OVER_CHAINS
 
 TIMES = np.array([0.0, 1, 2, 4, 7, 8])
 TOPICS, WORDS, DOCUMENTS, LENGTH = 5, 200, 50, 50
@@ -119,15 +119,17 @@ def judge(seed: int, passes: int) -> dict[str, float]:
         axis=1,
     )
     kinds = {"words": of_words, "prevalence": fitted.kinds}
-    for name, shown in (("c", fitted.steadiness_interval[0]), ("r", fitted.pace_interval[0])):
-        trait = {"c": "steadiness", "r": "pace"}[name]
+    for name, trait in (("c", "steadiness"), ("r", "pace")):
         sizes = [fitted.diagnostics[f"{trait} {k}"]["ess"] for k in range(TOPICS)]
         enough = np.array(sizes, float) >= diagnostics.ENOUGH
-        kinds[name] = np.where(np.isnan(shown), NONE, np.where(enough, INTERVAL, OVER_CHAINS))
-    path = _matched(fitted, "prevalence")
-    samples = {
-        name: _matched(fitted, trait) for name, trait in (("c", "steadiness"), ("r", "pace"))
-    }
+        kinds[name] = intervals.kinds_of(
+            enough, fitted.shared, fitted.num_samples // len(fitted.shared)
+        )
+    path, *traits = (
+        intervals.matched(fitted.samples[name], fitted.order, fitted.shared)
+        for name in ("prevalence", "steadiness", "pace")
+    )
+    samples = dict(zip("cr", traits, strict=True))
     held = {
         "words": _holds(intervals.word_ends(mean, sd, LEVEL), truth),
         "prevalence": _holds(
@@ -151,13 +153,6 @@ def judge(seed: int, passes: int) -> dict[str, float]:
             row[f"{name}_{label}"] = int((kind == code).sum())
             row[f"{name}_{label}_held"] = int(holds[kind == code].sum())
     return row
-
-
-def _matched(fitted: dtm.Fit, name: str) -> np.ndarray:
-    """Return the kept samples, [S, C, ..., K], with topics in the order of the fit."""
-    samples = fitted.samples[name]
-    chains = [samples[:, chain][..., rows] for chain, rows in enumerate(fitted.order)]
-    return np.stack(chains, axis=1)
 
 
 def _holds(ends: Any, truth: np.ndarray) -> np.ndarray:

@@ -27,7 +27,9 @@ from simplex_jax._src.models.dtm.intervals import (
     deviations,
     interval_of,
     kinds_of,
+    matched,
     word_ends,
+    words_known,
 )
 from simplex_jax._src.models.dtm.options import Options, own_of, start_of
 from simplex_jax._src.models.dtm.slices import HeldOut, Sliced, Slices
@@ -61,9 +63,10 @@ class Fit(CountFit):
 
     Topics are numbered as in the first chain; those of the other chains are matched to them by
     their means over the slices. Intervals are at 95%. Those of several chains are of what a further
-    chain would draw that finds the topic: wider than those of each chain by how far chains are
-    apart, on average over the topics. They are NaN for topics that not all chains have if these
-    have fewer than three in common, and of one chain with too few effective samples.
+    chain would draw that finds the topic: where these lack effective samples, wider than those of
+    each chain by how far chains are apart, on average over the topics. They are NaN for topics that
+    not all chains have if these have fewer than three in common, and of one chain with too few
+    effective samples.
     `pipeline.Fit` documents the attributes that all fits have.
 
     Attributes:
@@ -175,9 +178,8 @@ class Fit(CountFit):
 
     def word_kinds(self, topic: int, words: Sequence[int] | np.ndarray) -> np.ndarray:
         """What the ends of words in a topic are by slice, as `kinds`, [T, n]."""
-        # Three parts of one chain tell less than six of two.
-        enough = diagnostics.ENOUGH * (2 if len(self.shared) == 1 else 1)
-        known = self.topics_by_slice_effective[:, topic, words] >= enough
+        effective = self.topics_by_slice_effective[:, topic, words]
+        known = words_known(effective, len(self.shared))
         return kinds_of(known, self.shared, self._samples, topic)
 
     def to_record(self) -> Topics:
@@ -515,26 +517,27 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     topics, topics_sd = moments["topics"].pooled(order, shared)
     words = moments[_PARTED]
     assert isinstance(words, Parts)
-    by_slice = words.pooled(order, shared)[0]
+    by_slice, by_slice_sd = words.pooled(order, shared)
     variance, effective_words = words.analysed(order, shared)
-    widened = deviations(by_slice, words.mean, variance, order, shared)
+    known = words_known(effective_words, settings.chains)
+    by_slice_sd = deviations(by_slice, by_slice_sd, known, words.mean, variance, order, shared)
     path_means = traces["prevalence_by_slice"].mean(axis=0)
     alpha_by_slice = moments["alpha_by_slice"].pooled(order, shared)[0].T
     alpha, alpha_sd = moments["alpha_of_topics"].pooled(order, shared)
-    share = _matched(traces["prevalence"], order, shared)
-    path = _matched(traces["prevalence_by_slice"], order, shared)
+    share = matched(traces["prevalence"], order, shared)
+    path = matched(traces["prevalence_by_slice"], order, shared)
     effective = goal.effective(path)
     if settings.num_topics == 1:  # whose share is 1
         effective = np.full_like(effective, np.inf)
     named: dict[str, np.ndarray] = {}
     own: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for name in ("steadiness", "pace"):
-        matched = _matched(traces.pop(name), order, shared)
-        each = {f"{name} {k}": matched[:, shared[:, k], k].T for k in range(matched.shape[2])}
+        trait = matched(traces.pop(name), order, shared)
+        each = {f"{name} {k}": trait[:, shared[:, k], k].T for k in range(trait.shape[2])}
         named |= each
         enough = np.array([_known(trace) for trace in each.values()])
         kinds = kinds_of(enough, shared, gathered.samples)
-        own[name] = np.nanmedian(matched, axis=(0, 1)), np.exp(interval_of(np.log(matched), kinds))
+        own[name] = np.nanmedian(trait, axis=(0, 1)), np.exp(interval_of(np.log(trait), kinds))
     # Of these there is one each, so how far chains are apart is known from many samples only.
     scalars = {name: traces[name] for name in _SCALARS if name in traces}
     ends = {
@@ -561,7 +564,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         slices=plan.data.slices,
         place=plan.data.place,
         topics_by_slice=np.ascontiguousarray(np.swapaxes(by_slice, 0, 1)),
-        topics_by_slice_sd=np.ascontiguousarray(np.swapaxes(widened, 0, 1)),
+        topics_by_slice_sd=np.ascontiguousarray(np.swapaxes(by_slice_sd, 0, 1)),
         topics_by_slice_effective=np.ascontiguousarray(np.swapaxes(effective_words, 0, 1)),
         prevalence_by_slice=np.nanmean(path, axis=(0, 1)),
         # Of square roots, whose deviations depend less on the level.
@@ -603,12 +606,6 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         result, documents.counts, plan.data.place, seed=settings.seed, progress=run.progress
     )
     return dataclasses.replace(result, **results_of(documents, topics, shares, errors))
-
-
-def _matched(trace: np.ndarray, order: np.ndarray, shared: np.ndarray) -> np.ndarray:
-    """Return a trace [S, C, ..., K] with matched topics, NaN where a chain lacks one."""
-    lead = (None, slice(None), *[None] * (trace.ndim - 3))
-    return np.where(shared[lead], np.take_along_axis(trace, order[lead], axis=-1), np.nan)
 
 
 def _known(trace: np.ndarray) -> bool:

@@ -1,7 +1,8 @@
 """Intervals of topics in slices: what a further chain would draw.
 
-Chains that have a topic differ in it by more than each of them varies, for as long as anyone waits.
-So the draws of each chain around its own mean are widened by how far the chains are apart.
+Where chains agree, by effective samples enough, that is one of their draws. Elsewhere chains that
+have a topic differ in it by more than each of them varies, for as long as anyone waits: there, the
+draws of each chain around its own mean are widened by how far the chains are apart.
 """
 
 from collections.abc import Sequence
@@ -130,18 +131,27 @@ def word_ends(mean: ArrayLike, sd: ArrayLike, level: float = 0.95) -> np.ndarray
 def interval_of(trace: np.ndarray, kinds: np.ndarray, ends: Sequence[float] = ENDS) -> np.ndarray:
     """Return quantiles of what a further chain draws, [2, ...], NaN where `kinds` is `NONE`.
 
-    The samples [S, C, ..., K] of each chain deviate from its mean; around the mean of all chains, a
-    further one deviates more.
+    Where they are `INTERVAL`, it draws as the others do, [S, C, ..., K]. Elsewhere the samples of
+    each chain deviate from its mean; around the mean of all chains, a further one deviates more.
     """
     mean = trace.mean(axis=0)
     variance = trace.var(axis=0, ddof=min(len(trace) - 1, 1))
     variance = np.nanmean(variance, axis=0)
-    drawn = np.nanmean(mean, axis=0) + _widening(mean, variance) * (trace - mean)
+    apart = np.nanmean(mean, axis=0) + _widening(mean, variance) * (trace - mean)
+    drawn = np.where(kinds == INTERVAL, trace, apart)
     return np.where(kinds == NONE, np.nan, np.nanquantile(drawn, ends, axis=(0, 1)))
+
+
+def words_known(effective: np.ndarray, chains: int) -> np.ndarray:
+    """Return which words have effective samples enough, by the means of parts of chains."""
+    # Three parts of one chain tell less than six of two.
+    return effective >= diagnostics.ENOUGH * (2 if chains == 1 else 1)
 
 
 def deviations(
     topics: np.ndarray,
+    pooled: np.ndarray,
+    known: np.ndarray,
     of_chains: np.ndarray,
     variance: np.ndarray,
     order: np.ndarray,
@@ -149,8 +159,9 @@ def deviations(
 ) -> np.ndarray:
     """Return the deviations of words in a further chain, as `interval_of`, [K, T, V].
 
-    They are from the mean topics, of all chains and of each, [C, K, T, V], and the variance within;
-    how far the chains are apart is measured by the leading words of each slice.
+    Those of known words in topics that all chains have are the pooled ones of all samples. The
+    others are from the mean topics, of all chains and of each, [C, K, T, V], and the variance
+    within; how far the chains are apart is measured by the leading words of each slice.
     """
     words = top_words(topics.reshape(-1, topics.shape[2]), _LEADING)
     words = words.reshape(*topics.shape[:2], -1)
@@ -163,4 +174,12 @@ def deviations(
     leading[~shared] = np.nan
     inside = np.take_along_axis(variance, words, axis=2)
     wider = _widening(np.moveaxis(leading, 1, -1), np.moveaxis(inside, 0, -1))
-    return np.sqrt(variance) * wider[:, None, None].astype(np.float32)
+    apart = np.sqrt(variance) * wider[:, None, None].astype(np.float32)
+    in_all = np.logical_and.reduce(shared, axis=0)
+    return np.where(known & in_all[:, None, None], pooled, apart)
+
+
+def matched(samples: np.ndarray, order: np.ndarray, shared: np.ndarray) -> np.ndarray:
+    """Return samples [S, C, ..., K] with matched topics, NaN where a chain lacks one."""
+    lead = (None, slice(None), *[None] * (samples.ndim - 3))
+    return np.where(shared[lead], np.take_along_axis(samples, order[lead], axis=-1), np.nan)
