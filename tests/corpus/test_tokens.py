@@ -97,6 +97,7 @@ def test_what_is_dropped_is_told_with_its_reason():
     [
         ("食谱 厨房 面粉 烤箱", r"4 of 5 words, such as .*--tokens blanks"),
         ("경제 정치 사회를", r"2 of 4 words, such as .*--tokens blanks"),
+        ("chr1:0-500 chr2:500-1000", r"4 of 7 tokens are numbers, such as 500.*--tokens blanks"),
         (
             "荷物と灯台が見える。船と船がある。",
             "whole clauses in Chinese or Japanese .*--tokens icu",
@@ -111,6 +112,13 @@ def test_what_is_dropped_is_told_with_its_reason():
 def test_losses_and_scripts_without_blanks_are_warned_of(text, says):
     with pytest.warns(UserWarning, match=says):
         from_texts([text + " river"], options=TextOptions(**ALL))
+
+
+def test_the_error_of_an_empty_vocabulary_names_what_was_lost():
+    """Not only the limits of the vocabulary, which regions such as chr1:0-500 do not meet."""
+    texts = ["chr1:0-500 chr2:500-1000"] * 4
+    with pytest.raises(CorpusError, match=r"max_df=0.5.*numbers.*--tokens blanks.*; or lower min"):
+        from_texts(texts)
 
 
 def test_texts_that_keep_their_words_have_no_warning(recwarn):

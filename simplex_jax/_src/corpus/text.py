@@ -150,7 +150,7 @@ _MANY = 0.05
 """Share of the tokens that are lost to the pattern at which a warning says so."""
 
 _MOST_LOST = 0.5
-"""The same for words of scripts in which short words are mostly function words."""
+"""The same for numbers, and for words of scripts in which short words are mostly function words."""
 
 _LETTER, _CONTENT = re.compile(r"[^\W\d_]"), re.compile(r"[^\W_]")
 
@@ -543,7 +543,9 @@ def _no_word_error(options: TextOptions, documents: int, reader: "_Reader") -> t
         f"no word is left after min_df={options.min_df}, max_df={options.max_df}, "
         f"stop_words={options.stop_words}: none of {documents} documents keeps a word"
     )
-    return problem, "lower min_df, raise max_df, or check that this is text, one document each"
+    remedy = "lower min_df, raise max_df, or check that this is text, one document each"
+    lost = reader.problem()
+    return problem, f"{lost}; or {remedy}" if lost else remedy
 
 
 @functools.cache
@@ -623,13 +625,10 @@ class _Reader:
                     f"whole clauses in {script} are counted as words, since these scripts have no "
                     "blanks between words: --tokens icu (TextOptions(tokens='icu')) separates them"
                 )
-        lost = Counter(
-            {
-                word: count
-                for word, count in self._others.items()
-                if self._reason(word) not in ("stop words", "numbers")
-            }
-        )
+        lost, numbers = Counter[str](), Counter[str]()
+        for word, count in self._others.items():
+            if (reason := self._reason(word)) != "stop words":
+                (numbers if reason == "numbers" else lost)[word] = count
         whole = sum(count for word, count in lost.items() if short_in(word))
         if whole > _MANY * self._found or lost.total() > _MOST_LOST * self._found:
             examples = ", ".join(printable(word) for word, _ in lost.most_common(3))
@@ -637,6 +636,13 @@ class _Reader:
                 f"{lost.total():,} of {self._found:,} words, such as {examples}, are left out, as "
                 "token_pattern does not match them (by default, words of three or more letters): "
                 "--tokens blanks (TextOptions(tokens='blanks')) keeps all that blanks separate"
+            )
+        if numbers.total() > _MOST_LOST * self._found:
+            examples = ", ".join(number for number, _ in numbers.most_common(3))
+            return (
+                f"{numbers.total():,} of {self._found:,} tokens are numbers, such as {examples}, "
+                "and left out: if they are parts of words, such as chr1:0-500, --tokens blanks "
+                "(TextOptions(tokens='blanks')) keeps all that blanks separate"
             )
         return None
 
