@@ -154,6 +154,9 @@ _MOST_LOST = 0.5
 
 _LETTER, _CONTENT = re.compile(r"[^\W\d_]"), re.compile(r"[^\W_]")
 
+_JOINED = re.compile(r"[^\W\d_]\d{0,9}[-:./]\d")
+"""A sign in a word between letters, perhaps with digits, and a number, as in chr1:0-500."""
+
 _CONTRACTIONS = frozenset((
     "ain", "aren", "couldn", "didn", "doesn", "don", "hadn", "hasn", "isn", "mightn", "mustn",
     "needn", "shan", "shouldn", "wasn", "weren", "wouldn", "d", "ll", "m", "re", "s", "t", "ve",
@@ -574,6 +577,7 @@ class _Reader:
         self.kept = 0  # terms returned
         self._found = self._stopped = 0
         self._others = Counter[str]()  # runs of letters and digits that are no words
+        self._joined: str | None = None  # a word with signs of which numbers were left out
         self._unspaced = dict[str, tuple[int, int]]()
 
     def terms(self, document: str | list[str]) -> list[str]:
@@ -583,6 +587,8 @@ class _Reader:
             for script, (runs, length) in unspaced(document).items():
                 before = self._unspaced.get(script, (0, 0))
                 self._unspaced[script] = before[0] + runs, before[1] + length
+            if self._joined is None and len(others) > len(words):
+                self._joined = next(filter(_JOINED.search, document.split()), None)
         else:
             lower = str.lower if self._options.lowercase else str
             words, others = [composed(lower(word)) for word in document], []
@@ -637,11 +643,10 @@ class _Reader:
                 "token_pattern does not match them (by default, words of three or more letters): "
                 "--tokens blanks (TextOptions(tokens='blanks')) keeps all that blanks separate"
             )
-        if numbers.total() > _MOST_LOST * self._found:
-            examples = ", ".join(number for number, _ in numbers.most_common(3))
+        if self._joined and numbers.total() > _MOST_LOST * self._found:
             return (
-                f"{numbers.total():,} of {self._found:,} tokens are numbers, such as {examples}, "
-                "and left out: if they are parts of words, such as chr1:0-500, --tokens blanks "
+                f"{numbers.total():,} of {self._found:,} tokens are numbers, which are left out "
+                f"also in words such as {printable(self._joined)}: --tokens blanks "
                 "(TextOptions(tokens='blanks')) keeps all that blanks separate"
             )
         return None
