@@ -4,7 +4,7 @@
 
 Each runs in a new process: "first" with an empty folder of compiled programs, "second" with what
 the first has left there. "seconds" is by the clock, "processor_seconds" that of all threads, and
-"training" the time in updates, which the other two contain. About four minutes on two quiet cores.
+"training" the time in updates, which the other two contain. About six minutes on two quiet cores.
 """
 
 import argparse
@@ -29,6 +29,7 @@ COMMANDS = {
     "hdp": "hdp --passes 50",
     "dpm": "dpm ROWS",
     "sam": "sam --topics 10 --passes 2",
+    "dtm": "dtm",
     "dpm.fit": "",
 }
 FIT = """
