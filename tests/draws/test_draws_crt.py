@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 from support import statistics_checks as checks
 from support import tiny_lda
 
 from simplex_jax._src import draws
+from simplex_jax._src.draws.crt import many_tables
 
 SIZE = 200_000
 SETTINGS = [
@@ -67,6 +69,33 @@ def test_moments_of_many_customers(c, n, getkey):
     assert checks.mean_z(tables, mean * 1.1, variance) < 1e-4
 
 
+@pytest.mark.parametrize(
+    ("n", "a"), [(1214, 400.0), (1258, 1000.0), (3351, 100.0), (23_104, 50.0), (19_317, 7e5)]
+)
+def test_many_tables_are_close_to_the_exact_distribution(n, a):
+    """In total variation, at the smallest variance at which they are used."""
+    p, size = a / (a + np.arange(n)), 512  # 32 standard deviations
+    first = int(p.sum()) - size // 2
+    frequency = 2 * np.pi * np.arange(size // 2 + 1) / size
+    log_characteristic = -1j * frequency * first
+    for some in np.array_split(p, 10):
+        log_characteristic += np.log1p(some[:, None] * np.expm1(1j * frequency)).sum(axis=0)
+    exact = np.fft.irfft(np.exp(log_characteristic.conj()), size)
+    with jax.enable_x64(True):
+        number = first + np.arange(size)
+        low, high = np.full(size, -12.0), np.full(size, 12.0)
+        for _ in range(60):  # the normal from which on there are more tables
+            z = (low + high) / 2
+            drawn, many = many_tables(jnp.asarray(z), jnp.full(size, float(n)), a)
+            upward = n > 2.5 * a
+            below = np.asarray(drawn <= number if upward else drawn > number)
+            low, high = np.where(below, z, low), np.where(below, high, z)
+    assert bool(many[0])
+    assert 256 <= (p * (1 - p)).sum() < 258
+    cumulative = stats.norm.cdf(low) if upward else stats.norm.sf(low)
+    assert abs(np.diff(cumulative, prepend=0) - exact).sum() / 2 < 2e-6
+
+
 def test_broadcasts_and_counts_from_none(getkey):
     tables = draws.crt(getkey(), jnp.array([[0.5], [2.0]]), jnp.array([0, 1, 5]))
     assert tables.shape == (2, 3)
@@ -83,7 +112,9 @@ def test_a_draw_goes_with_its_number(getkey):
 @pytest.mark.slow
 def test_mutant_is_seen(getkey):
     mutant = tiny_lda.mutated(
-        importlib.import_module("simplex_jax._src.draws.crt"), "c + i + 1) & (j", "c + i) & (j"
+        importlib.import_module("simplex_jax._src.draws.crt"),
+        "c + last) & (j < n)",
+        "c + last - 1) & (j < n)",
     )
     assert checks.family(p_values(getkey, draw=mutant.crt))
 

@@ -391,33 +391,6 @@ def test_tables_of_many_restaurants(getkey):
     assert checks.family(result) == {}
 
 
-@pytest.mark.parametrize(
-    ("n", "a"), [(1214, 400.0), (1258, 1000.0), (3351, 100.0), (23_104, 50.0), (19_317, 7e5)]
-)
-def test_many_tables_are_close_to_the_exact_distribution(n, a):
-    """In total variation, at the smallest variance at which they are used."""
-    p, size = a / (a + np.arange(n)), 512  # 32 standard deviations
-    first = int(p.sum()) - size // 2
-    frequency = 2 * np.pi * np.arange(size // 2 + 1) / size
-    log_characteristic = -1j * frequency * first
-    for some in np.array_split(p, 10):
-        log_characteristic += np.log1p(some[:, None] * np.expm1(1j * frequency)).sum(axis=0)
-    exact = np.fft.irfft(np.exp(log_characteristic.conj()), size)
-    with jax.enable_x64(True):
-        number = first + np.arange(size)
-        low, high = np.full(size, -12.0), np.full(size, 12.0)
-        for _ in range(60):  # the normal from which on there are more tables
-            z = (low + high) / 2
-            drawn, many = seating.many_tables(jnp.asarray(z), jnp.full(size, float(n)), a)
-            upward = n > 2.5 * a
-            below = np.asarray(drawn <= number if upward else drawn > number)
-            low, high = np.where(below, z, low), np.where(below, high, z)
-    assert bool(many[0])
-    assert 256 <= (p * (1 - p)).sum() < 258
-    cumulative = stats.norm.cdf(low) if upward else stats.norm.sf(low)
-    assert abs(np.diff(cumulative, prepend=0) - exact).sum() / 2 < 2e-6
-
-
 def test_the_error_of_stirlings_formula():
     a = np.array([1e-12, 1e-6, 0.01, 0.5, 1, 2, 3.9, 4, 10, 1e3, 1e8])
     exact = special.gammaln(a) - ((a - 0.5) * np.log(a) - a + 0.5 * np.log(2 * np.pi))

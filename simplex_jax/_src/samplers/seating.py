@@ -1,7 +1,6 @@
 """Tables of a Chinese restaurant, and how many of them are of the first of two kinds.
 
-`draws.crt` counts tables; here few of many restaurants have customers, and some have millions at a
-concentration of millions, where nearly every customer has a table of their own.
+Here few of many restaurants have customers; `draws.crt` seats those of each.
 """
 
 import math
@@ -14,7 +13,7 @@ from jax import lax
 from simplex_jax._src import arguments
 from simplex_jax._src.draws import native, uniform
 from simplex_jax._src.draws.bits import key_words, random_words, use_up, zeros
-from simplex_jax._src.draws.gamma import log_remainder
+from simplex_jax._src.draws.crt import count_tables
 from simplex_jax._src.draws.rejection import ROUNDS, positions
 
 _FEW = 256
@@ -107,87 +106,13 @@ def _seat(
     keys: Sequence[jax.Array], n: jax.Array, a: jax.Array, odds: jax.Array, columns: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     key_tables, key_waiting, key_large = keys
-    tables = _tables(key_tables, n, a, columns)
+    tables = count_tables(key_tables, a, n, columns)
     rare = jax.nn.sigmoid(-jnp.abs(odds))  # the probability of the rarer kind
     by_waiting = tables * rare < _WAITING
     few = _wait(key_waiting, jnp.where(by_waiting, tables, 0), rare, columns)
     many = _reject(key_large, tables, rare, ~by_waiting, columns)
     drawn = jnp.where(by_waiting, few, many)
     return tables, jnp.where(odds > 0, tables - drawn, drawn)
-
-
-def _tables(key: jax.Array, n: jax.Array, a: jax.Array, columns: jax.Array) -> jax.Array:
-    """Return the sum over i < n of Bernoulli(a / (a + i)).
-
-    If its variance is large, see `many_tables`. Otherwise up from the first customer to the next
-    with a new table, as in `draws.crt`; or, where fewer join a table, down from the last to the
-    next who joins one, i with probability i / (a + i). Each round jumps to a candidate, with the
-    probability of the customer next to the last one, which bounds those of all further ones.
-    """
-    dtype = n.dtype
-    use_up(key)
-    # Tables but one number about a log(1 + n / a), which is half of n at n = 2.51 a.
-    up = n > 2.5 * a
-
-    word, _ = random_words(key, n.shape[0], dtype, columns=columns)
-    drawn, many = many_tables(uniform.normal(word, dtype), n, a)
-
-    def active(i):
-        return jnp.where(up, i < n - 1, i > 1) & ~many
-
-    def jump(state):
-        row, i, found = state
-        gap, word = random_words(key, n.shape[0], dtype, row=row, columns=columns)
-        going = active(i)
-        last = jnp.where(up, i + 1, jnp.maximum(i - 1, 1))
-        ratio = jnp.where(up, a / last, last / a)
-        steps = jnp.floor(uniform.exponential(gap, dtype) / jnp.log1p(ratio))
-        j = jnp.where(up, last + steps, last - steps)
-        u = uniform.uniform(word, dtype)
-        new = jnp.where(
-            up, (u * (a + j) < a + last) & (j < n), (u * last * (a + j) < j * (a + last)) & (j >= 1)
-        )
-        return row + 1, jnp.where(going, j, i), found + (new & going).astype(dtype)
-
-    none = zeros(key, dtype, n, a)
-    state = (jnp.int32(0), none + jnp.where(up, 0, n), none)
-    found = lax.while_loop(lambda state: jnp.any(active(state[1])), jump, state)[2]
-    return jnp.where(many, drawn, jnp.where(up, found + (n > 0).astype(dtype), n - found))
-
-
-def many_tables(z: jax.Array, n: jax.Array, a: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return numbers of tables, rounded functions of normals z, and where these may be used.
-
-    That is where their variance is at least 256. The function is the expansion of Cornish and
-    Fisher to fourth cumulants, with the variance less that of rounding, 1/12. The total variation
-    distance to the distribution of the sum of Bernoulli variates is then below 2e-6.
-
-    Cumulants are those of sums of Bernoulli variates; sums are integrals and terms at their ends
-    (Euler and Maclaurin). With s = n / (a + n) and y = log(1 + n / a), the integrals are functions
-    of y - s, which is a series for small s.
-    """
-    s, y = n / (a + n), jnp.log1p(n / a)
-    rest = 1 - s
-    series = s * s * (0.5 + s / 3) - log_remainder(jnp.where(s < 0.25, -s, 0))
-    excess = jnp.where(s < 0.25, series, y - s)
-    up = n > 2.5 * a
-    ends = s * (1 + rest) / (12 * a)
-    # Of the fewer: tables, or customers without one of their own.
-    mean = jnp.where(up, a * y + (0.5 * s + ends), a * (s * s / rest - excess) - (0.5 * s + ends))
-    cubes = 1 - rest**3
-    variance = a * excess - 0.5 * s * rest + (s * (1 + rest) - 2 * cubes) / (12 * a)
-    third = a * (excess - s * s)
-    fourth = a * (y - 7 * s + 6 * s * (1 + rest) - 2 * cubes)
-    many = variance >= 256
-    square = jnp.where(many, variance - 1 / 12, 1)
-    deviation = jnp.sqrt(square)
-    skew = jnp.where(up, third, -third) / (square * deviation)
-    bent = z + skew * (z * z - 1) / 6
-    bent = bent + fourth / (square * square) * z * (z * z - 3) / 24
-    bent = bent - skew * skew * z * (2 * z * z - 5) / 36
-    drawn = jnp.floor(mean + deviation * bent + 0.5)
-    drawn = jnp.clip(drawn, jnp.where(up, 1, 0), jnp.where(up, n, n - 1))
-    return jnp.where(up, drawn, n - drawn), many
 
 
 def _wait(key: jax.Array, trials: jax.Array, p: jax.Array, columns: jax.Array) -> jax.Array:
