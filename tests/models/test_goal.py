@@ -154,7 +154,7 @@ def test_a_fit_without_a_length_ends_when_it_has_settled_and_says_so():
     assert fitted.again == "lda.fit(data, holdout=8, num_topics=2, alpha=0.5)"
     assert fitted.verdict[0].startswith("The predictions have settled")
     assert not fitted.warnings
-    assert fitted.settings.chains == 2
+    assert fitted.settings.chains == 4
     assert_same(eval(fitted.again, {"lda": lda, "data": COUNTS}), fitted)
     other = lda.fit(COUNTS, 2, alpha=0.5, holdout=8, chains=1, time_limit=1e6)
     assert "chains=1" in other.again

@@ -20,15 +20,11 @@ from simplex_jax._src.evaluate import diagnostics
 Affinity: TypeAlias = Callable[[ArrayLike, ArrayLike], np.ndarray]
 """`(topics [K, V], topics [L, V]) -> [K, L]`, 1 for equal topics."""
 
-SAME = 0.7
-"""Affinity below which two topics are not the same."""
+SAME = 0.75
+"""Affinity of posterior means from which on two topics are the same.
 
-RIVAL = 1.3
-"""Ratio of distances of the second nearest and the nearest topic below which a match is ambiguous.
-
-The distance is 1 - affinity, half of the squared distance of the roots. A topic that one run has
-and another divides into two is about as near to both of them. Topics with many words in common,
-each of them much nearer to its partner than to the others, are no reason for doubt.
+It is above sqrt(1/2), that of a topic with each of the halves into which another run divides it,
+if these have no word in common.
 """
 
 _APART = 1e-3  # tolerance for rounding in the sum of probabilities
@@ -172,7 +168,7 @@ class Alignment(NamedTuple):
     # same topic; topics that share only common words and smoothing have the affinity of those.
     stability: np.ndarray
     # Whether a run has the topic of the first, bool [R, K]: they are paired, with an affinity of at
-    # least `SAME`, and each is the other's nearest, by the factor `RIVAL`.
+    # least `SAME`.
     shared: np.ndarray
 
 
@@ -181,7 +177,7 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
 
     Runs are topics [K, V], ideally posterior means, the first in the desired order:
     `runs[r][order[r]]` are in the order of the first. Topics that are not `shared` were matched
-    only because nothing else was left, or match another topic about as well.
+    only because nothing else was left.
 
     Example:
         >>> first = [[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]
@@ -202,22 +198,9 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
         table = measure(arrays[0], run)
         order = assignment(table)[1]
         orders.append(order)
-        shared.append(same(table, order))
+        shared.append(table[identity, order] >= SAME)
     aligned = [run[rows] for run, rows in zip(arrays, orders, strict=True)]
     return Alignment(np.stack(orders), stability(aligned, measure), np.stack(shared))
-
-
-def same(table: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return which topics of two runs are the same, given their affinities [K, K], bool [K].
-
-    Topic k of the first is paired with `order[k]` of the second.
-    """
-    identity = np.arange(len(table))
-    nearest = table[identity, order]
-    rivals = table.copy()
-    rivals[identity, order] = -np.inf
-    second = np.maximum(rivals.max(axis=1), rivals.max(axis=0)[order])
-    return (nearest >= SAME) & (1 - second >= RIVAL * (1 - nearest))
 
 
 def stability(aligned: Sequence[np.ndarray], measure: Affinity = affinity) -> np.ndarray:

@@ -26,8 +26,11 @@ SHARE = 0.9
 ENOUGH = 30.0
 """Effective samples of the level, added over the chains."""
 
-TOLERANCE = 0.005
-"""Relative change of the perplexity, while the length of a run doubles, that is negligible."""
+TOLERANCE = 0.003
+"""Relative change of the perplexity, while the length of a run doubles, that is negligible.
+
+Predictions have settled earlier (`verdict.TOLERANCE`), but not yet the topics.
+"""
 
 _GROWTH = 1.2
 """Growth of a run between two checks."""

@@ -7,12 +7,14 @@ import numpy as np
 
 from simplex_jax._src.evaluate.diagnostics import finite
 from simplex_jax._src.models import heldout
-from simplex_jax._src.models.goal import TOLERANCE
 from simplex_jax._src.report.display import counted, percent
 
 SETTLED = "The predictions have settled: good enough to read, label and explore."
 _MORE_TOPICS = "A longer run makes more topics stable and their prevalence more certain"
 _ONE_CHAIN = "A longer run makes the prevalence of topics more certain"
+
+TOLERANCE = 0.005
+"""Relative change of a perplexity since a run was half as long that is negligible to a reader."""
 
 _LONGER = 4
 """Factor by which a verdict proposes to lengthen a run."""
@@ -124,17 +126,9 @@ def _all(total: int) -> str:
     return {1: "The topic is", 2: "Both topics are"}.get(total, f"All {total} topics are")
 
 
-def more_topics(fitted: Any, command: str, chains: int = 0) -> list[str]:
-    """Return the line of a verdict on what a longer run does for topics; see `improvement`.
-
-    A run of fewer than `chains` is told that so many tell better which topics other runs have.
-    """
+def more_topics(fitted: Any, command: str) -> list[str]:
+    """Return the line of a verdict on what a longer run does for topics; see `improvement`."""
     what = _MORE_TOPICS if len(fitted.shared) > 1 else _ONE_CHAIN
-    if 1 < len(fitted.shared) < chains:
-        what = (
-            f"With {chains} chains (chains={chains}, --chains {chains}) a run tells better which "
-            f"topics another one would find. {what}"
-        )
     return improvement(what, command)
 
 

@@ -53,13 +53,15 @@ def test_more_topics_than_tokens_are_refused():
         lda.resolve(COUNTS, tokens + 1)
 
 
-def test_a_run_towards_a_goal_has_two_chains_where_they_have_the_time(monkeypatch):
-    assert lda.resolve(COUNTS, 2).chains == 2
+def test_a_run_towards_a_goal_has_several_chains_where_they_have_the_time(monkeypatch):
+    assert lda.resolve(COUNTS, 2).chains == 4
     assert lda.resolve(COUNTS, 2, passes=9).chains == 1
     assert lda.resolve(COUNTS, 2, counts="subsampled").chains == 1
     assert lda.resolve(COUNTS, 2, chains=3).chains == 3
-    monkeypatch.setattr(lda_options, "_PAIR", COUNTS.sum() + 2 * COUNTS.shape[1] - 1)
-    assert lda.resolve(COUNTS, 2).chains == 1
+    size = COUNTS.sum() + 2 * COUNTS.shape[1]
+    for work, chains in ((4 * size, 4), (4 * size - 1, 2), (2 * size - 1, 1)):
+        monkeypatch.setattr(lda_options, "_WORK", work)
+        assert lda.resolve(COUNTS, 2).chains == chains
 
 
 def test_settled_options_settle_to_themselves():

@@ -27,6 +27,8 @@ from simplex_jax._src.runtime.windows import window_of
 TRACED = ("alpha", "gamma", "topics")
 """Label-invariant quantities, comparable between chains and samples."""
 
+_SAME = 0.7  # of counts of one sample, which are noisier than posterior means (`matching.SAME`)
+
 
 def gather(settings: Options, heldout: bool) -> Posterior:
     """Return the hook that gathers the traces, including the log predictive if it is measured."""
@@ -290,7 +292,7 @@ def summarise(
         counts, own = _counts(labels[s, c], tokens, words)
         tables.append((counts, own))
         order, alike = matching.match(reference, counts, matching.affinity_of_tables)
-        has = np.flatnonzero(alike >= matching.SAME)
+        has = np.flatnonzero(alike >= _SAME)
         partners = order[has]
         similarity[s, c, has] = alike[has]
         prevalence[s, c, has] = counts[partners].sum(axis=1) / max(len(tokens), 1)

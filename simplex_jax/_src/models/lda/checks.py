@@ -108,11 +108,8 @@ def judge(fitted: Fit, longer: str) -> list[str]:
     if short := _shortfall(fitted):
         sentences[0] = f"{sentences[0]} {short}"
     if short or verdict.SETTLED not in sentences[0] or (kinds != INTERVAL).any():
-        sentences += verdict.more_topics(fitted, longer, _MORE_CHAINS)
+        sentences += verdict.more_topics(fitted, longer)
     return sentences
-
-
-_MORE_CHAINS = 4  # with which 95% of the stable topics are in another chain (docs/benchmarks.md)
 
 
 def _shortfall(fitted: Fit) -> str:

@@ -25,7 +25,7 @@ def with_draws(
     words, means, alpha = _over_draws(result, merged, samples)
     for chain in range(1, len(means)):
         table = matching.affinity(means[0], means[chain])
-        result.shared[chain, merged] = matching.same(table, np.arange(len(table)))[merged]
+        result.shared[chain, merged] = np.diagonal(table)[merged] >= matching.SAME
     result.stability[merged] = matching.stability(list(means[:, merged]))
     if result.topics_range.size:
         result.topics_range[:, merged] = [

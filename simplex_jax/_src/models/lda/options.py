@@ -164,8 +164,8 @@ class Options(TopicOptions):
     chains: int | None = override(  # type: ignore[assignment]  # settled, an int as elsewhere
         "chains",
         default=None,
-        unset="2 if the run ends by itself and has at most five million tokens and entries of the "
-        "topics (topics times words); else 1",
+        unset="4 if the run ends by itself and has at most 2.5 million tokens and entries of the "
+        "topics (topics times words), 2 if at most 5 million; else 1",
     )
     time_limit: float | None = option(
         "Seconds of training after which a run without a given length ends, settled or not. The "
@@ -233,7 +233,9 @@ _SAMPLED = 0.1  # most of the time of a run that samples take by default
 _SEED_SHARE = 0.01  # of the tokens of an average topic, for a seed word
 _MOST_COUNTED = 2**31 - 1
 _ENTRIES = 1 << 24  # entries of a corpus on disk read at a time
-_PAIR = 5_000_000  # tokens plus topic numbers for which two cores do 400 passes in a minute
+_WORK = (
+    10_000_000  # tokens plus entries of the topics, of all chains: 400 passes a minute of 2 cores
+)
 
 
 def resolve_options(data: Training, heldout: Heldout | None, options: Options) -> Options:
@@ -363,7 +365,8 @@ def _has_goal(options: Options, length: session.Length) -> bool:
 
 def _chains(size: Size, shape: tuple[int, int], has_goal: bool) -> int:
     # By sizes only: the same command has the same chains on every machine.
-    return 2 if has_goal and size.tokens + math.prod(shape) <= _PAIR else 1
+    most = _WORK // (size.tokens + math.prod(shape))
+    return next((chains for chains in (4, 2) if has_goal and chains <= most), 1)
 
 
 def _check_step_size(options: Options) -> None:
