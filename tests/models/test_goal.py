@@ -168,17 +168,17 @@ def test_a_fit_without_held_out_documents_settles_by_its_likelihood():
 
 
 def test_a_fit_with_a_target_ends_when_it_has_it_and_goes_on_after_a_cut(tmp_path):
-    whole = lda.fit(COUNTS, 2, alpha=0.5, target_ess=2000, holdout=8)
+    whole = lda.fit(COUNTS, 2, alpha=0.5, target_ess=3000, holdout=8)
     looks = [record for record in whole.metrics if "ess_prevalence" in record]
     assert whole.ended == "goal"
-    assert looks[-1]["ess_prevalence"] >= 2000 > looks[-2]["ess_prevalence"]
+    assert looks[-1]["ess_prevalence"] >= 3000 > looks[-2]["ess_prevalence"]
     sizes = {name: row["ess"] for name, row in whole.diagnostics.items()}
     assert looks[-1]["ess_prevalence"] == pytest.approx(
         min(sizes[f"prevalence {k}"] for k in (0, 1))
     )
-    assert "target_ess=2000" in whole.again
+    assert "target_ess=3000" in whole.again
     halfway = int(whole.metrics[len(whole.metrics) // 2]["step"])
-    options = {"alpha": 0.5, "target_ess": 2000, "holdout": 8, "checkpoint": tmp_path}
+    options = {"alpha": 0.5, "target_ess": 3000, "holdout": 8, "checkpoint": tmp_path}
     lda.fit(COUNTS, 2, hooks=[Cut(halfway)], **options)
     assert_same(lda.fit(COUNTS, 2, resume=True, **options), whole)
 
