@@ -1,7 +1,8 @@
 """Held-out perplexity of topics in slices against those of LDA and of other packages, and speed.
 
-    python benchmarks/dtm.py CASE... [--models lda one-slice without-bursts dtm tomotopy gensim]
-        [--seeds 3] [--passes 1500] [--topics 30] [--data DIR] [--peers DIR] [--out FILE]
+    python benchmarks/dtm.py CASE... [--models lda one-slice without-bursts dtm
+        tomotopy gensim topica topica-content] [--seeds 3] [--passes 1500] [--topics 30]
+        [--data DIR] [--peers DIR] [--out FILE]
     python benchmarks/dtm.py --speed [--out FILE]
 
 Cases: the State of the Union, the embedded corpus, by "decade", "half-decade", "year" and
@@ -22,6 +23,7 @@ difference of two lengths: what happens once does not count.
 """
 
 import argparse
+import itertools
 import os
 import re
 import sys
@@ -235,6 +237,50 @@ def by_gensim(case: Case, shared: dict[str, Any]) -> Score:
     return Score(topics, between(case, times, alpha, total=False))
 
 
+def by_topica(case: Case, shared: dict[str, Any]) -> Score:
+    """Fit topica's DTM, which is variational, by its defaults, whatever `passes`."""
+    import topica
+
+    times, place = np.unique(case.columns["times"], return_inverse=True)
+    rows = documents(case.train)
+    some = [bool(row) for row in rows]
+    model = topica.DTM(shared["num_topics"], seed=shared["seed"])
+    model.fit(list(itertools.compress(rows, some)), place[some].tolist())
+    topics = np.full((len(times), shared["num_topics"], len(case.train.vocabulary)), 1e-12)
+    seen = [int(word) for word in model.vocabulary]
+    for t in range(len(times)):
+        topics[t][:, seen] = model.topic_word(t)
+    alpha = np.full(topics.shape[:2], model.settings["alpha"])
+    return Score(between(case, times, topics), between(case, times, alpha, total=False))
+
+
+def by_topica_content(case: Case, shared: dict[str, Any]) -> Score:
+    """Fit topica's STM with the groups as content and prevalence, by its defaults.
+
+    Its proportions are logistic normal. Those of a group get the Dirichlet distribution with the
+    means of its documents' and the variances of all.
+    """
+    import topica
+
+    groups, place = np.unique(case.columns["groups"], return_inverse=True)
+    rows = documents(case.train)
+    some = np.array([bool(row) for row in rows])
+    model = topica.STM(shared["num_topics"], seed=shared["seed"])
+    of_group = np.eye(len(groups))[place[some]]
+    labels = [f"{g:04}" for g in place[some]]
+    model.fit(
+        list(itertools.compress(rows, some)), of_group[:, 1:], content=labels, keep_eta_cov=False
+    )
+    topics = np.full((len(groups), shared["num_topics"], len(case.train.vocabulary)), 1e-12)
+    seen = [int(word) for word in model.vocabulary]
+    topics[:, :, seen] = np.moveaxis(model.topic_word_by_group, 1, 0)
+    shares = model.doc_topic
+    means = of_group.T @ shares / of_group.sum(axis=0)[:, None]
+    within = ((shares - of_group @ means) ** 2).mean()
+    total = (means * (1 - means)).mean() / within - 1
+    return Score(topics / topics.sum(axis=-1, keepdims=True), total * means)
+
+
 MODELS = {
     "lda": by_lda,
     "one-slice": by_one_slice,
@@ -242,6 +288,8 @@ MODELS = {
     "dtm": by_dtm,
     "tomotopy": by_tomotopy,
     "gensim": by_gensim,
+    "topica": by_topica,
+    "topica-content": by_topica_content,
 }
 
 
