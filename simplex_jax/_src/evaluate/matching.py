@@ -24,7 +24,8 @@ SAME = 0.75
 """Affinity of posterior means from which on two topics are the same.
 
 It is above sqrt(1/2), that of a topic with each of the halves into which another run divides it,
-if these have no word in common.
+if these have no word in common. A run that has two unequal topics as one may share the larger: its
+words are then blended into the mean over the runs, and its prevalence differs.
 """
 
 _APART = 1e-3  # tolerance for rounding in the sum of probabilities
