@@ -1,5 +1,6 @@
 """The command `simplex-jax`, also available as `python -m simplex_jax`."""
 
+import os
 import sys
 
 from simplex_jax._src.extras import needed
@@ -11,6 +12,9 @@ from simplex_jax._src.runtime.streams import outlast
 
 def main() -> None:
     """Run the command line."""
+    # The products of NumPy here are small. More threads take longer, waiting for one another busily
+    # where cores have other work. NumPy reads this when it is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     outlast()
     with Ending():
         try:

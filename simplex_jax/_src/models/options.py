@@ -1,6 +1,7 @@
 """Options that models have in common; see `simplex_jax._src.options`."""
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -151,7 +152,8 @@ class RunOptions:
         "Python without samples_dir in memory.",
         default=None,
         least=0,
-        unset=f"{KEPT}, or as many as take 1 GB if these are fewer",
+        unset=f"{KEPT}; of more than two chains {2 * KEPT} in all; or as many as take 1 GB if "
+        "these are fewer",
         metavar="NUMBER",
     )
     seed: int = option(
@@ -168,9 +170,10 @@ def number_kept(given: int | None, chains: int, topics: int, words: int) -> int:
     if given is not None:
         return given
     each = 4 * chains * topics * words
-    if (number := min(KEPT, _MOST_KEPT // each)) < KEPT:
+    usual = min(KEPT, math.ceil(2 * KEPT / chains))
+    if (number := min(usual, _MOST_KEPT // each)) < usual:
         warnings.warn(
-            f"the run keeps {number} posterior samples of the topics, not {KEPT}: each takes "
+            f"the run keeps {number} posterior samples of the topics, not {usual}: each takes "
             f"{each / 1e9:.2g} GB. For more give their number (keep_samples, --keep-samples)",
             stacklevel=2,
         )
