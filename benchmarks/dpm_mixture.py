@@ -97,7 +97,7 @@ def passes_of(counts: sp.csr_array, held_out: sp.csr_array, case: dict, passes: 
             stream,
             batches,
             collect=nothing,
-            grow=dpm_mixture.grown,
+            grow=dpm_mixture.State.grown,
         )
         clock.append(time.perf_counter() - started[0])
         processor.append(time.process_time() - started[1])

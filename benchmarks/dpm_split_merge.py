@@ -60,7 +60,7 @@ def measure(counts: sp.csr_array, start: str, updates: int, seed: int) -> dict[i
     for proposals in PROPOSALS:
         kernel, stream = dpm_mixture.build(rows, family, split_merge=proposals)
         state = kernel.init(jax.random.key(seed), labels)
-        options = {"collect": clusters_of, "grow": dpm_mixture.grown}
+        options = {"collect": clusters_of, "grow": dpm_mixture.State.grown}
         run(jax.random.key(0), kernel, state, stream, 2, **options)  # compiles
         runs[proposals] = [kernel, stream, state, options, 0.0, []]
     for piece in range(updates // PIECE):

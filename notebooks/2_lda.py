@@ -27,11 +27,12 @@ print(texts.counts.shape, int(texts.counts.sum()), "words")
 # ## Fit
 #
 # Memoised SCIR is the default: exact, with minibatches. Learning the concentrations improves topics more than any fixed
-# choice of them. Two chains show which topics are found again. A tenth of the documents is held out and predicted.
+# choice of them. Four chains, as `simplex-jax lda` has them, show which topics are found again. A tenth of the documents is
+# held out and predicted.
 
 # %%
 options = {"passes": PASSES, "alpha": "learn-asymmetric", "holdout": None, "holdout_seed": 0}
-fitted = lda.fit(texts, TOPICS, chains=2, seed=0, keep_samples=20, **options)
+fitted = lda.fit(texts, TOPICS, chains=4, seed=0, keep_samples=20, **options)
 plots.perplexity(fitted.metrics)
 plt.show()
 
@@ -53,8 +54,8 @@ plots.topic_intervals(fitted.topics[first], fitted.topics_sd[first], texts.vocab
 plt.show()
 
 # %% [markdown]
-# "Found again" is the similarity of the two chains' matched topics: 1 where they are the same. A topic that only one
-# chain found is a guess, whatever its words say.
+# "Found again" is how much the matched topics of the chains have in common: 1 where they are the same. A topic that
+# not all chains found is a guess, whatever its words say; `fitted.stable` says which all of them found.
 #
 # ## New documents
 

@@ -16,8 +16,6 @@ import click
 import jupytext
 from nbclient import NotebookClient
 
-from simplex_jax.runtime import output
-
 HERE = Path(__file__).parent
 
 
@@ -50,7 +48,7 @@ def main(numbers: tuple[str, ...], quick: bool) -> None:
             for number, cell in enumerate(notebook.cells):
                 cell["id"] = f"cell-{number}"  # random ones would differ every time
             text = jupytext.writes(notebook, fmt="ipynb")
-            output.write_text(path.with_suffix(".ipynb"), text + "\n")
+            path.with_suffix(".ipynb").write_text(text + "\n", "utf-8")
         click.echo(f"{path.stem}: {time.perf_counter() - started:.0f} s")
 
 

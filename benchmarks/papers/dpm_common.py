@@ -153,7 +153,7 @@ def scores(
         collect=_nothing,
         chunk=every,
         hooks=[recorder],
-        grow=dpm_mixture.grown,
+        grow=dpm_mixture.State.grown,
     )
     return recorder.records
 

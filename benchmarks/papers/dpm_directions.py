@@ -170,7 +170,7 @@ def dirichlet_process(problem: Problem, seed: int, updates: int) -> dict[str, fl
         collect=lambda state, info: (),
         chunk=every,
         hooks=[recorder],
-        grow=dpm_mixture.grown,
+        grow=dpm_mixture.State.grown,
     )
     return recorder.scores()
 

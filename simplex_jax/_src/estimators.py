@@ -243,8 +243,9 @@ def memoised(assign: Assign, count: Count, assignments: PyTree, counts: Counts) 
     conditional given the position, or by any step that leaves it invariant, then SCIR with a
     refreshed total is an exact minibatch Gibbs sampler: no discretisation and no subsampling error.
 
-    Batches are `batches.Indexed`. The data of one batch must be distinct: use `batches.shuffled`,
-    or `batches.uniform` without replacement. Integer counts stay exact in float32 up to 2^24.
+    Make the stream of batches from `batches.indexed(data)`. The data of one batch must be distinct:
+    use `batches.shuffled`, or `batches.uniform` without replacement. Integer counts stay exact in
+    float32 up to 2^24.
 
     Args:
         assign: `(key, position, data, previous) -> assignments` for the data of a batch, given
@@ -256,8 +257,7 @@ def memoised(assign: Assign, count: Count, assignments: PyTree, counts: Counts) 
     Example: the weights of a mixture of two coins, as in `subsampled`, with drawn assignments.
 
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import draws, estimators
-        >>> from simplex_jax._src import batches
+        >>> from simplex_jax import batches, draws, estimators
         >>> likelihood = jnp.array([[0.8, 0.1], [0.2, 0.9]])  # [outcome, coin]
         >>> def assign(key, log_weights, data, previous):
         ...     return draws.categorical(key, jnp.exp(log_weights) * likelihood[data])
@@ -266,7 +266,7 @@ def memoised(assign: Assign, count: Count, assignments: PyTree, counts: Counts) 
         >>> data, coins = jnp.array([0, 0, 1, 1, 1]), jnp.array([0, 0, 0, 1, 1])
         >>> estimator = estimators.memoised(assign, count, coins, count(coins, data))
         >>> memory = estimator.init(jax.random.key(0))
-        >>> batch = batches.Indexed(jnp.array([0, 4]), data[jnp.array([0, 4])])
+        >>> batch = jax.tree.map(lambda leaf: leaf[jnp.array([0, 4])], batches.indexed(data))
         >>> counts, memory = estimator.estimate(
         ...     jax.random.key(1), memory, jnp.log(jnp.array([0.5, 0.5])), batch)
         >>> float(counts.sum()), bool((counts == count(memory.assignments, data)).all())

@@ -96,6 +96,24 @@ def test_the_surface_is_the_kept_one():
     assert len(counted(lines)) <= MOST
 
 
+def test_no_public_docstring_names_the_implementation():
+    documented = {}
+
+    def look(module, name):
+        for entry in module.__all__:
+            value = getattr(module, entry)
+            documented[f"{name}.{entry}"] = value.__doc__
+            if isinstance(value, types.ModuleType):
+                look(value, f"{name}.{entry}")
+            elif inspect.isclass(value):
+                for line in methods(f"{name}.{entry}", value):
+                    method = line.partition("(")[0].rpartition(".")[2]
+                    documented[f"{name}.{entry}.{method}"] = getattr(value, method).__doc__
+
+    look(simplex_jax, "simplex_jax")
+    assert [name for name, text in documented.items() if "_src" in (text or "")] == []
+
+
 def test_every_public_module_is_an_attribute():
     assert {*FILES} <= {*simplex_jax.__all__}
 

@@ -68,13 +68,12 @@ def compare(
     Example:
         >>> import numpy as np, scipy.sparse as sp
         >>> from simplex_jax import evaluate
-        >>> from simplex_jax._src.evaluate.compare import estimate
         >>> counts = sp.csr_array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
         >>> def fit(k, seed):  # lda.fit(train, k, seed=seed, holdout=100, holdout_seed=0)
         ...     topics = np.random.default_rng(seed).dirichlet(np.ones(4), size=k)
         ...     return evaluate.Topics(topics, [{"perplexity_average": 4 / k + seed}])
         >>> for entry in evaluate.compare(fit, [1, 2], counts, repeats=3, top=2):
-        ...     print(entry.num_topics, entry.heldout, estimate(entry.heldout).mean)
+        ...     print(entry.num_topics, entry.heldout, entry.heldout.mean())
         1 [4. 5. 6.] 5.0
         2 [2. 3. 4.] 3.0
     """

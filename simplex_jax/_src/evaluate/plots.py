@@ -362,10 +362,12 @@ def comparison(
 
     Example:
         >>> import numpy as np
-        >>> from simplex_jax._src.evaluate.compare import Entry
+        >>> from simplex_jax import evaluate
         >>> from simplex_jax.evaluate import plots
-        >>> entries = [Entry(k, np.array([900.0, 910.0]) - k, np.array([0.1, 0.12]))
-        ...            for k in (5, 10)]
+        >>> def fit(k, seed):  # lda.fit(train, k, seed=seed, holdout=100, holdout_seed=0)
+        ...     topics = np.random.default_rng(seed).dirichlet(np.ones(4), size=k)
+        ...     return evaluate.Topics(topics, [{"perplexity_average": 4 / k + seed}])
+        >>> entries = evaluate.compare(fit, [1, 2], np.ones((9, 4), int), repeats=2, top=2)
         >>> left, right = plots.comparison(entries)
         >>> left.get_xlabel()
         'topics'

@@ -115,13 +115,12 @@ def run(
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import batches, estimators
-        >>> from simplex_jax._src.runtime import driver
+        >>> from simplex_jax import batches, estimators, run
         >>> from simplex_jax.samplers import scir
         >>> x = jnp.array([0, 0, 0, 1])
         >>> kernel = scir.build(estimators.categorical(size=4), alpha=0.1, step_size=0.5)
         >>> state = kernel.init(jax.random.key(0), jnp.full(3, 1 / 3))
-        >>> state, trace = driver.run(
+        >>> state, trace = run(
         ...     jax.random.key(1), kernel, state, batches.uniform(x, 2), num_steps=50)
         >>> int(state.step), trace.shape
         (50, (50, 3))

@@ -73,7 +73,7 @@ def build(
 ) -> Kernel:
     r"""Sample positive numbers with gamma posteriors by exact transitions of CIR processes.
 
-    Each theta has the prior Gamma(shape, rate) and the likelihood of `samplers.positive.Evidence`,
+    Each theta has the prior Gamma(shape, rate) and the likelihood of `Evidence`,
     estimated from the batch: :math:`\hat a` = shape + counts and :math:`\hat b` = rate + exposure.
     The process
 
@@ -98,7 +98,7 @@ def build(
     not.
 
     Args:
-        estimator: Estimates the full-data evidence, a `samplers.positive.Evidence`; its position
+        estimator: Estimates the full-data evidence, an `Evidence`; its position
             is log theta.
         shape: Prior shapes, finite and positive: an array that broadcasts to the leaves of the
             position, or a tree of them with the structure of the position.
@@ -116,10 +116,9 @@ def build(
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import estimators
-        >>> from simplex_jax._src.samplers.positive import Evidence
         >>> from simplex_jax.samplers import cir
         >>> def evidence_of(key, log_theta, events):
-        ...     return Evidence(events.sum(), jnp.asarray(len(events), float))
+        ...     return cir.Evidence(events.sum(), jnp.asarray(len(events), float))
         >>> estimator = estimators.subsampled(evidence_of, size=3)
         >>> kernel = cir.build(estimator, shape=0.5, rate=1.0, step_size=0.1)
         >>> state = kernel.init(jax.random.key(0), 1.0)

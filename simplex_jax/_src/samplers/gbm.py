@@ -73,7 +73,7 @@ def build(
     r"""Sample positive numbers with lognormal posteriors by exact transitions of a diffusion.
 
     The prior is :math:`\log\theta \sim N(m_0, 1/p_0)`, and the likelihood is that of
-    `samplers.positive.LogEvidence`, estimated from the batch: :math:`\hat p = p_0` + precision and
+    `LogEvidence`, estimated from the batch: :math:`\hat p = p_0` + precision and
     :math:`\hat m = (p_0 m_0` + weighted) :math:`/ \hat p`. The process
 
     .. math::
@@ -98,7 +98,7 @@ def build(
     estimated precision adds a bias of order h.
 
     Args:
-        estimator: Estimates the full-data evidence, a `samplers.positive.LogEvidence`; its
+        estimator: Estimates the full-data evidence, a `LogEvidence`; its
             position is log theta.
         mean: Prior means of log theta, finite: an array that broadcasts to the leaves of the
             position, or a tree of them with the structure of the position.
@@ -116,10 +116,9 @@ def build(
 
         >>> import jax, jax.numpy as jnp
         >>> from simplex_jax import estimators
-        >>> from simplex_jax._src.samplers.positive import LogEvidence
         >>> from simplex_jax.samplers import gbm
         >>> def evidence_of(key, log_theta, x):
-        ...     return LogEvidence(4 * jnp.log(x).sum(), jnp.asarray(4.0 * len(x)))
+        ...     return gbm.LogEvidence(4 * jnp.log(x).sum(), jnp.asarray(4.0 * len(x)))
         >>> estimator = estimators.subsampled(evidence_of, size=3)
         >>> kernel = gbm.build(estimator, mean=0.0, precision=1.0, step_size=0.1)
         >>> state = kernel.init(jax.random.key(0), 1.0)

@@ -78,7 +78,7 @@ BAD = [
     ({"batch_size": 5}, "batch_size must be at most the 4 rows; it is 5"),
     ({"batch_size": 0}, "batch_size must be an integer of at least 1"),
     ({"alpha": 0.0}, "alpha must be finite and positive; it is 0.0"),
-    ({"alpha": dpm_mixture.Gamma(1.0, -1.0)}, "alpha.rate must be finite and positive"),
+    ({"alpha": dpm_mixture.Gamma(1.0, -1.0)}, "the rate of alpha must be finite and positive"),
     ({"variant": "independent", "decay": 1.0}, "decay must be between 0 and 1"),
     ({"decay": 0.5}, "decay is not used by the dependent variant"),
     ({"stick_step_size": 0.5}, "stick_step_size is not used by the exact sampler"),

@@ -209,7 +209,7 @@ def posterior_p_values(key, change=lambda family: family, **options):
         stream,
         STEPS,
         collect=lambda state, info: (),
-        grow=dpm_mixture.grown,
+        grow=dpm_mixture.State.grown,
         chunk=STEPS,
     )
     p, expected = exact()

@@ -82,9 +82,8 @@ def compared(state, seed):
 def after(kernel, stream, getkey, seed, steps=STEPS):
     """P-values of chains that started from exact draws, after some updates."""
     state = state_of(tiny_dpm.draw(LAW, np.random.default_rng([seed, 2]), CHAINS))
-    state, _ = run(
-        getkey(), kernel, state, stream, steps, collect=nothing, grow=dpm_mixture.grown, chunk=steps
-    )
+    grow = dpm_mixture.State.grown
+    state, _ = run(getkey(), kernel, state, stream, steps, collect=nothing, grow=grow, chunk=steps)
     assert (state.step == steps).all()
     return compared(state, seed)
 

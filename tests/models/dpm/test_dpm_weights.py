@@ -52,7 +52,7 @@ def partition_p_value(key, rows):
         stream,
         STEPS,
         collect=lambda state, info: (),
-        grow=dpm_mixture.grown,
+        grow=dpm_mixture.State.grown,
         chunk=STEPS,
     )
     return checks.chi_square(tiny_dpm.counted(np.asarray(state.labels)), p)

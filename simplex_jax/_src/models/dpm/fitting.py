@@ -420,7 +420,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
         state=state,
         feed=lambda first_step: stream,
         measures=measures,
-        grow=model.grown,
+        grow=model.State.grown,
     )
 
 

@@ -22,9 +22,9 @@ counts, step 2 depends on the old labels of the batch, scaled up (Baker, Fearnhe
 
 **Nothing is truncated.** A state holds C sticks, all of them drawn. If a slice is below the mass of
 the sticks beyond C, the update is not done: the state is returned unchanged except for `needed`,
-which is then above C. `grown` enlarges the state, and the same update is repeated with the same
-key; `run(..., grow=model.grown)` does both. The randomness of a stick or a row does not depend on
-C, so the chain is the same as with a larger capacity from the start (split-merge moves up to the
+which is then above C. `State.grown` enlarges the state, and the same update is repeated with the
+same key; `run(..., grow=State.grown)` does both. The randomness of a stick or a row does not depend
+on C, so the chain is the same as with a larger capacity from the start (split-merge moves up to the
 rounding of sums over the sticks).
 
 Labels are indices of sticks and have no meaning by themselves; only the partition has.
@@ -68,7 +68,6 @@ from simplex_jax._src.models.dpm.state import (
 )
 from simplex_jax._src.models.dpm.state import SAMPLERS as SIMPLEX_SAMPLERS
 from simplex_jax._src.models.dpm.state import grow as grow
-from simplex_jax._src.models.dpm.state import grown as grown
 from simplex_jax._src.models.dpm.totals import (
     add_moves,
     completed,
@@ -442,7 +441,7 @@ def build(
     counts: str = "memoised",
     batch_size: int | None = None,
     variant: str = "dependent",
-    alpha: float | Gamma = 1.0,
+    alpha: float | tuple[float | jax.Array, float | jax.Array] = 1.0,
     alpha_update: str = "sticks",
     atom_step_size: StepSize | None = None,
     stick_step_size: StepSize | None = None,
@@ -469,8 +468,8 @@ def build(
             neighbouring rows, each once per epoch, in random order; else uniform subsets.
         variant: Bounds of the slices: "dependent", the weights of the sticks; or "independent", the
             numbers (1 - decay) decay^j, j = 0, 1, ... (Kalli, Griffin and Walker 2011).
-        alpha: The concentration, positive, or its prior, `Gamma(shape, rate)`, starting at the
-            prior mean.
+        alpha: The concentration, positive, or the (shape, rate) of its Gamma prior, starting
+            at the prior mean.
         alpha_update: Update of an alpha with a prior: "sticks" draws it given the sticks up to the
             last in use; "escobar-west" given the number of clusters, and then redraws the order of
             the clusters, which needs memoised counts.
@@ -488,8 +487,9 @@ def build(
 
     Returns:
         A kernel whose `init` takes labels, int32 [N] in 0..capacity - 1 (`random_labels`), or for
-        chains also [chains, N]; its position is a `Mixture`. And a stream of row numbers, int32
-        [batch_size]; numbers from N on are not rows.
+        chains also [chains, N]; its position is a `Mixture`, and its states have `labels` and, for
+        `grow` of `run`, a method `grown`. And a stream of row numbers, int32 [batch_size]; numbers
+        from N on are not rows.
 
     Raises:
         ValueError: An argument is out of range, not one of the names or not used with the
@@ -497,15 +497,14 @@ def build(
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> from simplex_jax import run
-        >>> from simplex_jax._src.models.dpm import model
+        >>> from simplex_jax import dpm, run
         >>> from simplex_jax.dpm import families
         >>> rows = families.multinomial_rows([[9, 0, 0], [8, 1, 0], [0, 0, 9], [0, 1, 7]])
         >>> family = families.multinomial(3, concentration=0.5)
-        >>> kernel, stream = model.build(rows, family, alpha=model.Gamma(1.0, 1.0))
+        >>> kernel, stream = dpm.build(rows, family, alpha=(1.0, 1.0))
         >>> state = kernel.init(jax.random.key(0), jnp.zeros(4, jnp.int32))
         >>> state, labels = run(jax.random.key(1), kernel, state, stream, 500,
-        ...     collect=model.labels_of, grow=model.grown)
+        ...     collect=lambda state, info: state.labels, grow=lambda state: state.grown())
         >>> together = labels[50:, :, None] == labels[50:, None, :]
         >>> print(together.mean(axis=0)[0].round())
         [1. 1. 0. 0.]
@@ -518,8 +517,13 @@ def build(
         ("alpha_update", alpha_update, ALPHA_UPDATES),
     ):
         arguments.choice(name, value, names)
-    if isinstance(alpha, Gamma):
-        shape, rate = _number("alpha.shape", alpha.shape), _number("alpha.rate", alpha.rate)
+    if isinstance(alpha, tuple):
+        if len(alpha) != 2:
+            raise ValueError(f"alpha must be a number or (shape, rate) of its prior; it is {alpha}")
+        shape, rate = (
+            _number(f"the {name} of alpha", value)
+            for name, value in zip(("shape", "rate"), alpha, strict=True)
+        )
         prior, start = Gamma(shape, rate), shape / rate
     else:
         prior, start = None, _number("alpha", alpha)

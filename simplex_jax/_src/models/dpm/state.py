@@ -67,6 +67,14 @@ class State(NamedTuple):
     # Values of the missing cells, [N, m] each, if the family draws them (`families.Missing`)
     cells: tuple[jax.Array, ...] | None = None
 
+    def grown(self) -> "State | None":
+        """Return a state with room for the sticks that its last update needed, None if it has it.
+
+        For `run(..., grow=State.grown)`; chains grow together.
+        """
+        capacity, needed = self.occupancy.shape[-1], int(jnp.max(self.needed))
+        return None if needed <= capacity else grow(self, growth.doubled(capacity, needed))
+
 
 class Info(NamedTuple):
     """Diagnostics of an update, scalars; zeros if it was not done."""
@@ -149,17 +157,6 @@ def where(condition: jax.Array, yes: PyTree, no: PyTree) -> PyTree:
     return jax.tree.map(
         lambda a, b: jnp.where(condition.reshape((-1,) + (1,) * (a.ndim - 1)), a, b), yes, no
     )
-
-
-def grown(state: State) -> State | None:
-    """Return a state with room for the sticks that its last update needed, or None if it has it.
-
-    For `run(..., grow=grown)`; chains grow together.
-    """
-    capacity, needed = state.occupancy.shape[-1], int(jnp.max(state.needed))
-    if needed <= capacity:
-        return None
-    return grow(state, growth.doubled(capacity, needed))
 
 
 def grow(state: State, capacity: int) -> State:

@@ -30,6 +30,7 @@ from simplex_jax._src.models.lda.kernel import (
     State,
 )
 from simplex_jax._src.models.lda.seeds import Seeds
+from simplex_jax._src.models.topics import data
 from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.concentrations import LEARN, positive
 from simplex_jax._src.schedules import StepSize
@@ -98,7 +99,7 @@ def default_step(
 
 
 def build(
-    corpus: DeviceCorpus | HostCorpus | Pages,
+    corpus: Any,
     shape: tuple[int, int],
     *,
     alpha: ArrayLike | str = ALPHA,
@@ -126,9 +127,7 @@ def build(
     be learned from a batch.
 
     Args:
-        corpus: The corpus, `device.to_device(counts)`; if devices share it,
-            `device.on_host(counts)`; if it is on disk, `device.pages(lengths, batch_size)`, with
-            memoised counts and a fixed alpha.
+        corpus: What `fit` takes: a corpus, texts, or a table of counts [D, V].
         shape: (K, V), numbers of topics and words.
         alpha: Concentration of a document's topic proportions, per topic (not the sum), a scalar
             or [K]; or "learn" for one common to all topics, "learn-asymmetric" for one for each.
@@ -137,7 +136,7 @@ def build(
             prior mean; by default an exponential prior of mean 0.1.
         beta_prior: The same for beta, by default of mean 0.05.
         seeds: Pseudo-counts added to beta for some words of some topics; not with a learned beta.
-        sampler: One of `SAMPLERS`.
+        sampler: "scir", "sgrld", "sgrhmc" or "smld".
         total: How samplers of unnormalised weights treat a topic's total weight: "refreshed" draws
             it from its distribution before every step, the default; "carried" keeps it from step to
             step, as Patterson and Teh (2013) and Baker et al. (2018, algorithm 1) do. With
@@ -146,7 +145,7 @@ def build(
             sum is the first total.
         counts: "memoised" or "subsampled".
         local: How labels are drawn: "collapsed", the default, "blocked", or with memoised counts
-            "integrated"; see `models.topics.engine`.
+            "integrated".
         sweeps: Gibbs sweeps over a batch; by default one with memoised counts, else ten.
         burn_in: Number of first sweeps whose counts are discarded; by default half of those of
             subsampled counts, which start from no labels.
@@ -154,34 +153,33 @@ def build(
             cost of K updates a token. Only for blocked sweeps with subsampled counts.
         engine: "native" or "xla"; by default the one that works here.
         step_size: Step size of the sampler, a number, the arguments of
-            `step_sizes.polynomial_decay`, or a schedule; see `default_step`.
-        batch_size: Documents per batch; see `default_batch_size`.
+            `step_sizes.polynomial_decay`, or a schedule; by default that of `fit`.
+        batch_size: Documents per batch; by default as in `fit`.
         devices: Devices that share the documents, with memoised counts. On CPUs SCIR's topics are
-            shared too: the position has K rows or a few more, the same number for each device, see
-            `sharding.topics_of`. With collapsed sweeps, any number of devices that divides
-            `batch_size` gives the same samples.
+            shared too: the position has K rows or a few more, the same number for each device. With
+            collapsed sweeps, any number of devices that divides `batch_size` gives the same
+            samples.
 
     Returns:
         A kernel and a stream of batches. The kernel's `init` takes topics [K, V], or weights that
         it normalises; its position is the logarithm of the topics. Batches are document ids, int32
-        [batch_size], or a `batches.Visit` of them; with pages, `update` takes a `kernel.Page` in
-        their place, see `feed.Files`.
+        [batch_size], shortest documents first; give both to `run`.
 
     Raises:
         ValueError: An argument is out of range or not one of the names.
 
     Example:
         >>> import jax, jax.numpy as jnp, scipy.sparse as sp
-        >>> from simplex_jax import run
-        >>> from simplex_jax._src.corpus import device
-        >>> from simplex_jax._src.models.lda import model as lda
+        >>> from simplex_jax import lda, run
         >>> counts = sp.csr_array([[3, 2, 0, 0], [2, 3, 0, 0], [0, 0, 2, 3], [0, 0, 3, 2]])
-        >>> kernel, stream = lda.build(device.to_device(counts), (2, 4))
+        >>> kernel, stream = lda.build(counts, (2, 4))
         >>> state = kernel.init(jax.random.key(0), jnp.ones((2, 4)))
         >>> state, trace = run(jax.random.key(1), kernel, state, stream, num_steps=50)
         >>> trace.shape
         (50, 2, 4)
     """
+    if not isinstance(corpus, DeviceCorpus | HostCorpus | Pages):  # as those who fit have it
+        corpus = data.on_host(data.as_data(corpus))
     documents, tokens = _size(corpus)
     if batch_size is None:
         batch_size = default_batch_size(documents, tokens, shape)
