@@ -42,6 +42,21 @@ def dpm(names: Mapping[str, Any]) -> plt.Figure:
     return figure
 
 
+def sam(names: Mapping[str, Any]) -> plt.Figure:
+    """Draw the words of both signs in the most prevalent topic."""
+    fitted, topic, order = names["fitted"], names["topic"], names["order"]
+    words = [*order[:8], *order[-8:]]
+    loadings, deviations = fitted.topics[topic][words], fitted.topics_sd[topic][words]
+    figure, ax = plt.subplots(figsize=(5, 4), layout="constrained")
+    colors = ["C1" if loading < 0 else "C0" for loading in loadings]
+    ax.barh(
+        [fitted.vocabulary[word] for word in words], loadings, xerr=2 * deviations, color=colors
+    )
+    ax.axvline(0, color="black", linewidth=0.8)
+    ax.set(xlabel="loading")
+    return figure
+
+
 def _number(ax: plt.Axes, posterior: Mapping[int, float], what: str) -> None:
     ax.bar(list(posterior), list(posterior.values()), color="C0")
     ax.xaxis.get_major_locator().set_params(integer=True)
@@ -51,7 +66,7 @@ def _number(ax: plt.Axes, posterior: Mapping[int, float], what: str) -> None:
 def main() -> None:
     """Draw all."""
     plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False}
-    for draw in (hdp, dpm):
+    for draw in (hdp, sam, dpm):
         draw(example(draw.__name__)).savefig(HERE / f"{draw.__name__}_example.png", dpi=110)
 
 

@@ -1,5 +1,6 @@
 """`.ci/rooms` leads from every module of the package to tests that are there."""
 
+import re
 import runpy
 
 import pytest
@@ -37,3 +38,14 @@ def test_every_module_has_tests():
     without = {path for path, result in tests.items() if not result}
     assert without == {f"simplex_jax/_src/{name}.py" for name in ("__init__", "border", "version")}
     assert all((ROOT / test).exists() for result in tests.values() for test in result)
+
+
+def test_every_test_is_in_a_room_of_the_night():
+    text = (ROOT / ".github" / "workflows" / "nightly.yml").read_text("utf-8")
+    rooms = re.findall(r'[^\s,"]+', text.partition("room: [")[2].partition("]")[0])
+    files = {*(ROOT / "tests").rglob("test_*.py")}
+    for room in rooms:
+        found = {*(ROOT / "tests").glob(room)}
+        assert found, room
+        files -= {file for file in files if found & {file, *file.parents}}
+    assert not files
