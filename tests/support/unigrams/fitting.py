@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse as sp
 from simplex_jax._src.models.unigrams import kernel
 
 from simplex_jax._src import base, batches
@@ -49,13 +50,13 @@ def as_data(corpus: Any) -> Corpus:
     return corpus if isinstance(corpus, Corpus) else from_counts(corpus)
 
 
-def _dense(corpus: Corpus) -> jax.Array:
-    return jnp.asarray(corpus.counts.toarray(), jnp.float32)
+def _dense(counts: sp.csr_array) -> jax.Array:
+    return jnp.asarray(counts.toarray(), jnp.float32)
 
 
 def prepare(plan: Plan, folder: Folder | None) -> Run:
     settings = plan.settings
-    counts, heldout = _dense(plan.train), plan.heldout and _dense(plan.heldout)
+    counts, heldout = _dense(plan.train.counts), plan.heldout and _dense(plan.heldout.counts)
     chains, shape = settings.chains, (settings.num_topics, counts.shape[1])
     key_init, key_run = jax.random.split(jax.random.key(settings.seed))
     one = kernel.build(settings.num_topics, settings.alpha, settings.beta)
@@ -109,35 +110,42 @@ def summarise(plan: Plan, run: Run, trained: Trained) -> Fit:
         shared=shared,
         vocabulary=data.vocabulary,
         names=data.names,
-        proportions=_labels(mean, shares, data),
+        proportions=labels(mean, shares, data.counts),
         order=order,
         samples=run.measures["kept"].samples(),
     )
 
 
-def _log_joint(mean: np.ndarray, shares: np.ndarray, data: Corpus) -> jax.Array:
+def _log_joint(mean: np.ndarray, shares: np.ndarray, counts: sp.csr_array) -> jax.Array:
     """Return the log probabilities of documents and their labels, [D, K]."""
     tiny = np.finfo(np.float32).tiny
     position = {"shares": jnp.log(jnp.asarray(shares)), "topics": jnp.log(jnp.maximum(mean, tiny))}
-    return kernel.log_joint(position, _dense(data))
+    return kernel.log_joint(position, _dense(counts))
 
 
-def _labels(mean: np.ndarray, shares: np.ndarray, data: Corpus) -> np.ndarray:
+def labels(mean: np.ndarray, shares: np.ndarray, counts: sp.csr_array) -> np.ndarray:
     """Return the probabilities of the labels of documents, float32 [D, K]."""
-    return np.asarray(jax.nn.softmax(_log_joint(mean, shares, data)), np.float32)
+    return np.asarray(jax.nn.softmax(_log_joint(mean, shares, counts)), np.float32)
+
+
+def log_density(mean: np.ndarray, shares: np.ndarray, counts: sp.csr_array) -> float:
+    """Return the mean log density of documents."""
+    return float(jax.nn.logsumexp(_log_joint(mean, shares, counts), axis=1).mean())
+
+
+def _known(fitted: Fit, data: Any) -> sp.csr_array:
+    """Return the counts of the words that a fit knows."""
+    return to_vocabulary(as_data(data), fitted.vocabulary).corpus.counts
 
 
 def infer(fitted: Fit, data: Any, *, seed: int = 0) -> np.ndarray:
     del seed  # exact
-    return _labels(
-        fitted.topics, fitted.shares, to_vocabulary(as_data(data), fitted.vocabulary).corpus
-    )
+    return labels(fitted.topics, fitted.shares, _known(fitted, data))
 
 
 def score(fitted: Fit, data: Any, *, seed: int = 0) -> float:
     del seed  # exact
-    mapped = to_vocabulary(as_data(data), fitted.vocabulary).corpus
-    return float(jax.nn.logsumexp(_log_joint(fitted.topics, fitted.shares, mapped), axis=1).mean())
+    return log_density(fitted.topics, fitted.shares, _known(fitted, data))
 
 
 def warn(fitted: Fit) -> list[str]:

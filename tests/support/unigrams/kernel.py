@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from simplex_jax._src import draws
 from simplex_jax._src.base import Kernel, static
+from simplex_jax._src.precision import full_precision
 
 
 class State(NamedTuple):
@@ -27,11 +28,13 @@ def _init(key: jax.Array, topics: jax.Array) -> State:
     return State({"shares": shares, "topics": jax.nn.log_softmax(topics)}, jnp.int32(0))
 
 
+@full_precision
 def log_joint(position: dict[str, jax.Array], counts: jax.Array) -> jax.Array:
     """Return the log-probabilities of words and label of each document, [D, K]."""
     return position["shares"] + counts @ position["topics"].T
 
 
+@full_precision
 def _update(
     key: jax.Array, state: State, counts: jax.Array, *, num_topics: int, alpha: float, beta: float
 ) -> tuple[State, Any]:
