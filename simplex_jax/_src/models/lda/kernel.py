@@ -490,23 +490,23 @@ def _update(model: Model, key: jax.Array, state: State, batch: Batch) -> tuple[S
         key, key_learn = jax.random.split(key)
         batch, now = batch
         state = lax.cond(now, lambda: learner(key_learn, state), lambda: state)
-    follow = config.learn_alpha if config.counts == "subsampled" else None
-    if follow is not None:
-        key, key_follow = jax.random.split(key)
+    learn = config.learn_alpha if config.counts == "subsampled" else None
+    if learn is not None:
+        key, key_alpha = jax.random.split(key)
     inner, info = SAMPLERS[config.sampler].update(
         key,
         state.sampler._replace(position=state.position, step=state.step),
         batch,
         estimator=model.counts.with_prior(state.alpha, config.seeds, model.rows, state.beta),
-        alpha=state.beta,
+        alpha=state.beta,  # a sampler's alpha is the prior of what it moves, here the topics
         step_size=config.step_size,
         **({} if model.rows is None else {"rows": model.rows}),
     )
     alpha = state.alpha
-    if follow is not None:
+    if learn is not None:
         h = schedules.evaluate(config.step_size, state.step)
         evidence, prior = inner.memory.evidence, config.prior("alpha")
-        alpha = concentrations.move(key_follow, alpha, evidence, prior, follow, h)
+        alpha = concentrations.move(key_alpha, alpha, evidence, prior, learn, h)
     tokens = expanded.all_rows(model.rows, inner.memory.topic_tokens).astype(state.position.dtype)
     return _outer(inner, alpha, state.beta), Info(tokens, info)
 
@@ -515,17 +515,17 @@ def _learn(source: Source, key: jax.Array, state: State) -> State:
     """Draw concentrations given all labels, and redraw the topics after a new beta."""
     keys, config = jax.random.split(key, 5), source.config
     memory = state.sampler.memory
-    if mode := config.learn_alpha:
+    if learn := config.learn_alpha:
         evidence = _evidence(keys[0], state.alpha, memory.labels, source)
         prior = config.prior("alpha")
-        alpha = concentrations.move(keys[1], state.alpha, evidence, prior, mode)
+        alpha = concentrations.move(keys[1], state.alpha, evidence, prior, learn)
         state = state._replace(alpha=alpha)
-    if mode := config.learn_beta:
+    if learn := config.learn_beta:
         topics = None if source.shard is None else source.shard.topics
         counts = expanded.all_rows(topics, memory.counts)
         evidence = concentrations.evidence(keys[2], state.beta, counts.T)
         prior = config.prior("beta")
-        beta = concentrations.move(keys[3], state.beta, evidence, prior, mode)
+        beta = concentrations.move(keys[3], state.beta, evidence, prior, learn)
         # beta was drawn with the topics integrated out; now draw the topics given beta.
         offset = expanded.offset(topics, memory.counts)
         shapes = (beta + memory.counts).astype(state.position.dtype)
