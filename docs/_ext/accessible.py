@@ -7,8 +7,10 @@ from sphinx.application import Sphinx
 REPLACED = {
     # Captions of the navigation are headings of no level.
     '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
-    # Code that is wider than the page scrolls, and must take the focus for that.
+    # Code, formulas and tables that are wider than the page scroll, and take the focus for that.
     "<pre>": '<pre tabindex="0">',
+    '<div class="math">': '<div class="math" tabindex="0">',
+    '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
 }
 
 
