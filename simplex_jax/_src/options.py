@@ -176,10 +176,20 @@ def _limit(most: float) -> str:
 
 
 def described(of: type) -> str:
-    """Return the options of a dataclass as entries of a docstring, one per line."""
-    defaults = {field.name: field.default for field in dataclasses.fields(of)}
+    """Return the options of a dataclass as entries of a docstring, one per line.
+
+    Positional ones come first, then its own, and then those of its bases.
+    """
+    fields = {field.name: field for field in dataclasses.fields(of)}
+
+    def place(declaration: tuple[str, Option, Any]) -> tuple[bool, int]:
+        name = declaration[0]
+        base = next(i for i, kind in enumerate(of.__mro__) if name in vars(kind))
+        return bool(fields[name].kw_only), base
+
     return "\n    ".join(
-        entry(name, declared, defaults[name]) for name, declared, _ in declarations(of)
+        entry(name, declared, fields[name].default)
+        for name, declared, _ in sorted(declarations(of), key=place)
     )
 
 

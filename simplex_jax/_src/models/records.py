@@ -1,7 +1,9 @@
 """Records that define a model, and those passed between its functions and the pipeline."""
 
 import dataclasses
+import inspect
 import platform
+import re
 import signal
 from collections.abc import Callable, Mapping, Sized
 from importlib import metadata
@@ -61,6 +63,19 @@ class Results:
     """
 
     MODEL: ClassVar["Model"]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Replace a line `{results}` of the docstring by these attributes, for `help`."""
+        super().__init_subclass__(**options)
+        if "{results}" in (cls.__doc__ or ""):
+            own = inspect.cleandoc(cls.__doc__ or "")
+            _, _, entries = inspect.cleandoc(Results.__doc__ or "").partition("Attributes:\n")
+            others = [
+                entry
+                for entry in re.split(r"\n(?= {4}\S)", entries)
+                if f"\n{entry.partition(':')[0]}:" not in own
+            ]
+            cls.__doc__ = own.replace("    {results}", "\n".join(others))
 
     num_samples: int
     diagnostics: dict[str, dict[str, float]]

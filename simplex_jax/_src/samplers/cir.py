@@ -17,15 +17,21 @@ __all__ = ["Evidence", "Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of CIR, all scalars, means over coordinates."""
+    """Diagnostics of one update of CIR, all scalars, means over coordinates.
 
-    step_size: jax.Array  # the step size used
-    shape: jax.Array  # shape of the estimated gamma distribution
-    rate: jax.Array  # its rate
-    # Length of the step in relaxation times, sigma^2 rate h / 2; the autocorrelation of theta after
-    # one step is exp(-relaxation).
+    Attributes:
+        step_size: The step size used.
+        shape: Shape of the estimated gamma distribution.
+        rate: Its rate.
+        relaxation: Length of the step in relaxation times, sigma^2 rate h / 2; the autocorrelation
+            of theta after one step is exp(-relaxation).
+        clamped: Fraction of estimated counts and exposures that were negative and set to 0.
+    """
+
+    step_size: jax.Array
+    shape: jax.Array
+    rate: jax.Array
     relaxation: jax.Array
-    # Fraction of estimated counts and exposures that were negative and set to 0
     clamped: jax.Array
 
 

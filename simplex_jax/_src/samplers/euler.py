@@ -13,11 +13,17 @@ from simplex_jax._src.geometry import simplex
 
 
 class State(NamedTuple):
-    """State of a Langevin kernel."""
+    """State of a Langevin kernel.
 
-    position: Position  # any tree of real arrays
-    step: jax.Array  # number of updates done, int32
-    memory: PyTree  # the memory of the estimator
+    Attributes:
+        position: Any tree of real arrays.
+        step: Number of updates done, int32.
+        memory: The memory of the estimator.
+    """
+
+    position: Position
+    step: jax.Array
+    memory: PyTree
 
 
 def init(key: jax.Array, position: Position, *, estimator: Estimator) -> State:

@@ -29,14 +29,19 @@ _NOT_DRAWN = jnp.inf
 
 
 class State(NamedTuple):
-    """State of a kernel that moves theta."""
+    """State of a kernel that moves theta.
 
-    # Log-probabilities log omega, leaves [..., K], normalised along the last axis
+    Attributes:
+        position: Log-probabilities log omega, leaves [..., K], normalised along the last axis.
+        step: Number of updates done, int32.
+        memory: The memory of the estimator.
+        log_total: Log of the sum of theta, leaves [..., 1]; +inf until the first update draws it;
+            None if the total is refreshed. theta itself is `exp(position + log_total)`.
+    """
+
     position: Position
-    step: jax.Array  # number of updates done, int32
-    memory: PyTree  # the memory of the estimator
-    # Log of the sum of theta, leaves [..., 1]; +inf until the first update draws it; None if the
-    # total is refreshed. theta itself is `exp(position + log_total)`.
+    step: jax.Array
+    memory: PyTree
     log_total: PyTree
 
 

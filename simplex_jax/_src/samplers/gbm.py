@@ -17,15 +17,22 @@ __all__ = ["Info", "LogEvidence", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update, all scalars, means over coordinates."""
+    """Diagnostics of one update, all scalars, means over coordinates.
 
-    step_size: jax.Array  # the step size used
-    mean: jax.Array  # mean of log theta in the estimated distribution
-    precision: jax.Array  # its precision
-    # Length of the step in relaxation times, sigma^2 precision h / 2; the autocorrelation of log
-    # theta after one step is exp(-relaxation).
+    Attributes:
+        step_size: The step size used.
+        mean: Mean of log theta in the estimated distribution.
+        precision: Its precision.
+        relaxation: Length of the step in relaxation times, sigma^2 precision h / 2; the
+            autocorrelation of log theta after one step is exp(-relaxation).
+        clamped: Fraction of estimated precisions that were negative and set to 0.
+    """
+
+    step_size: jax.Array
+    mean: jax.Array
+    precision: jax.Array
     relaxation: jax.Array
-    clamped: jax.Array  # fraction of estimated precisions that were negative and set to 0
+    clamped: jax.Array
 
 
 def update(

@@ -18,15 +18,24 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of GMC, all scalars."""
+    """Diagnostics of one update of GMC, all scalars.
 
-    step_size: jax.Array  # the step size used
-    acceptance: jax.Array  # the probability that the proposal is accepted
-    log_density: jax.Array  # the log density of the position, after the test
-    # Energy of the proposal minus that of the start; infinite if the proposal has no density.
+    Attributes:
+        step_size: The step size used.
+        acceptance: The probability that the proposal is accepted.
+        log_density: The log density of the position, after the test.
+        energy_error: Energy of the proposal minus that of the start; infinite if the proposal has
+            no density.
+        kinetic: |v|^2 / dimension at the end of the trajectory, about 1.
+        constraint_error: Largest violation of a manifold constraint by the position.
+    """
+
+    step_size: jax.Array
+    acceptance: jax.Array
+    log_density: jax.Array
     energy_error: jax.Array
-    kinetic: jax.Array  # |v|^2 / dimension at the end of the trajectory, about 1
-    constraint_error: jax.Array  # largest violation of a manifold constraint by the position
+    kinetic: jax.Array
+    constraint_error: jax.Array
 
 
 def init(

@@ -18,27 +18,41 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class State(NamedTuple):
-    """State of gSGNHT."""
+    """State of gSGNHT.
 
-    position: Position  # a point of the manifold, an array or a tree of arrays
-    step: jax.Array  # number of updates done, int32
-    memory: PyTree  # the memory of the estimator
-    velocity: Position  # a tangent vector at the position, a tree like it
-    thermostat: jax.Array  # the friction xi, a scalar
+    Attributes:
+        position: A point of the manifold, an array or a tree of arrays.
+        step: Number of updates done, int32.
+        memory: The memory of the estimator.
+        velocity: A tangent vector at the position, a tree like it.
+        thermostat: The friction xi, a scalar.
+    """
+
+    position: Position
+    step: jax.Array
+    memory: PyTree
+    velocity: Position
+    thermostat: jax.Array
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of gSGNHT, all scalars."""
+    """Diagnostics of one update of gSGNHT, all scalars.
 
-    step_size: jax.Array  # the step size used
-    # Mean of |v|^2 / dimension over the inner steps; once settled, the thermostat keeps its average
-    # at 1.
+    Attributes:
+        step_size: The step size used.
+        kinetic: Mean of |v|^2 / dimension over the inner steps; once settled, the thermostat keeps
+            its average at 1.
+        thermostat: The friction xi. Gradient noise of variance V raises it above `friction` by h V
+            / 2.
+        constraint_error: Largest violation of a manifold constraint.
+        gradient_noise: Largest h V / (2 C), the fraction of the injected noise replaced by
+            estimated gradient noise; None without a `noise_estimate`.
+    """
+
+    step_size: jax.Array
     kinetic: jax.Array
-    # The friction xi. Gradient noise of variance V raises it above `friction` by h V / 2.
     thermostat: jax.Array
-    constraint_error: jax.Array  # largest violation of a manifold constraint
-    # Largest h V / (2 C), the fraction of the injected noise replaced by estimated gradient noise;
-    # None without a `noise_estimate`.
+    constraint_error: jax.Array
     gradient_noise: jax.Array | None
 
 

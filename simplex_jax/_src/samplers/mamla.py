@@ -18,11 +18,17 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class State(NamedTuple):
-    """State of MAMLA."""
+    """State of MAMLA.
 
-    position: Position  # a point x of the constrained space, any tree of real arrays [..., n]
-    step: jax.Array  # number of updates done, int32
-    dual: PyTree  # y = grad h(x), leaves [..., d]
+    Attributes:
+        position: A point x of the constrained space, any tree of real arrays [..., n].
+        step: Number of updates done, int32.
+        dual: y = grad h(x), leaves [..., d].
+    """
+
+    position: Position
+    step: jax.Array
+    dual: PyTree
 
 
 def init(

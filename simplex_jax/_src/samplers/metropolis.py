@@ -12,18 +12,29 @@ from simplex_jax._src.gradients import LogDensity
 
 
 class State(NamedTuple):
-    """State of a kernel with a Metropolis test."""
+    """State of a kernel with a Metropolis test.
 
-    position: Position  # any tree of real arrays that the kernel moves
-    step: jax.Array  # number of updates done, int32
+    Attributes:
+        position: Any tree of real arrays that the kernel moves.
+        step: Number of updates done, int32.
+    """
+
+    position: Position
+    step: jax.Array
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update with a Metropolis test, all scalars."""
+    """Diagnostics of one update with a Metropolis test, all scalars.
 
-    step_size: jax.Array  # the step size used
-    acceptance: jax.Array  # the probability that the proposal is accepted
-    log_density: jax.Array  # the log density of the position, after the test
+    Attributes:
+        step_size: The step size used.
+        acceptance: The probability that the proposal is accepted.
+        log_density: The log density of the position, after the test.
+    """
+
+    step_size: jax.Array
+    acceptance: jax.Array
+    log_density: jax.Array
 
 
 def init(

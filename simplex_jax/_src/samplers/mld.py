@@ -19,20 +19,31 @@ _FORMS = ("primal", "dual")
 
 
 class State(NamedTuple):
-    """State of MLD."""
+    """State of MLD.
 
-    position: Position  # a point x of the constrained space, any tree of real arrays [..., n]
-    step: jax.Array  # number of updates done, int32
-    memory: PyTree  # the memory of the estimator
-    dual: PyTree  # y = grad h(x), leaves [..., d]
+    Attributes:
+        position: A point x of the constrained space, any tree of real arrays [..., n].
+        step: Number of updates done, int32.
+        memory: The memory of the estimator.
+        dual: y = grad h(x), leaves [..., d].
+    """
+
+    position: Position
+    step: jax.Array
+    memory: PyTree
+    dual: PyTree
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of MLD, all scalars."""
+    """Diagnostics of one update of MLD, all scalars.
 
-    step_size: jax.Array  # the step size used
-    # Root mean square of the drift of y in units of the injected noise. The step is accurate if
-    # this is far below 1.
+    Attributes:
+        step_size: The step size used.
+        drift: Root mean square of the drift of y in units of the injected noise. The step is
+            accurate if this is far below 1.
+    """
+
+    step_size: jax.Array
     drift: jax.Array
 
 

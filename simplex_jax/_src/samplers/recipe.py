@@ -25,22 +25,34 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class State(NamedTuple):
-    """State of a sampler built by the recipe."""
+    """State of a sampler built by the recipe.
 
-    position: Position  # any tree of real arrays
-    step: jax.Array  # number of updates done, int32
-    memory: PyTree  # the memory of the estimator
-    auxiliary: Variables  # the auxiliary variables, a tuple of trees; () if there are none
+    Attributes:
+        position: Any tree of real arrays.
+        step: Number of updates done, int32.
+        memory: The memory of the estimator.
+        auxiliary: The auxiliary variables, a tuple of trees; () if there are none.
+    """
+
+    position: Position
+    step: jax.Array
+    memory: PyTree
+    auxiliary: Variables
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update, all scalars."""
+    """Diagnostics of one update, all scalars.
 
-    step_size: jax.Array  # the step size used
-    # The kinetic part of H after the update. For d momenta of unit mass its stationary mean is d /
-    # 2; a higher value shows heating by gradient noise.
+    Attributes:
+        step_size: The step size used.
+        kinetic: The kinetic part of H after the update. For d momenta of unit mass its stationary
+            mean is d / 2; a higher value shows heating by gradient noise.
+        gradient_norm: Euclidean norm of the estimated gradient.
+    """
+
+    step_size: jax.Array
     kinetic: jax.Array
-    gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
+    gradient_norm: jax.Array
 
 
 def init(

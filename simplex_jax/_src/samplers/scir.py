@@ -17,14 +17,22 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of SCIR, all scalars."""
+    """Diagnostics of one update of SCIR, all scalars.
 
-    step_size: jax.Array  # the step size used
-    concentration: jax.Array  # sum of the estimated concentrations of a row, mean over rows
-    clamped: jax.Array  # fraction of estimated counts that were negative and set to 0
-    smallest: jax.Array  # smallest log-probability
-    # Factor by which the standard deviations of the probabilities are too wide, as counts are
-    # estimated; 1 with exact counts, None if the estimator has no `scale`. See `build`.
+    Attributes:
+        step_size: The step size used.
+        concentration: Sum of the estimated concentrations of a row, mean over rows.
+        clamped: Fraction of estimated counts that were negative and set to 0.
+        smallest: Smallest log-probability.
+        inflation: Factor by which the standard deviations of the probabilities are too wide, as
+            counts are estimated; 1 with exact counts, None if the estimator has no `scale`. See
+            `build`.
+    """
+
+    step_size: jax.Array
+    concentration: jax.Array
+    clamped: jax.Array
+    smallest: jax.Array
     inflation: jax.Array | None
 
 

@@ -16,10 +16,15 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of SGBD, all scalars."""
+    """Diagnostics of one update of SGBD, all scalars.
 
-    step_size: jax.Array  # the step size used
-    gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
+    Attributes:
+        step_size: The step size used.
+        gradient_norm: Euclidean norm of the estimated gradient.
+    """
+
+    step_size: jax.Array
+    gradient_norm: jax.Array
 
 
 def update(

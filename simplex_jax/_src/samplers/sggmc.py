@@ -17,25 +17,37 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class State(NamedTuple):
-    """State of SGGMC."""
+    """State of SGGMC.
 
-    position: Position  # a point of the manifold, an array or a tree of arrays
-    step: jax.Array  # number of updates done, int32
-    memory: PyTree  # the memory of the estimator
-    velocity: Position  # a tangent vector at the position, a tree like it
+    Attributes:
+        position: A point of the manifold, an array or a tree of arrays.
+        step: Number of updates done, int32.
+        memory: The memory of the estimator.
+        velocity: A tangent vector at the position, a tree like it.
+    """
+
+    position: Position
+    step: jax.Array
+    memory: PyTree
+    velocity: Position
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of SGGMC, all scalars."""
+    """Diagnostics of one update of SGGMC, all scalars.
 
-    step_size: jax.Array  # the step size used
-    # Mean of |v|^2 / dimension over the inner steps; 1 on average for an exact chain. Gradient
-    # noise heats it: lower the step size, raise the friction, use larger batches, or give a
-    # `noise_estimate`.
+    Attributes:
+        step_size: The step size used.
+        kinetic: Mean of |v|^2 / dimension over the inner steps; 1 on average for an exact chain.
+            Gradient noise heats it: lower the step size, raise the friction, use larger batches, or
+            give a `noise_estimate`.
+        constraint_error: Largest violation of a manifold constraint.
+        gradient_noise: Largest h V / (2 C), the fraction of the injected noise replaced by
+            estimated gradient noise; None without a `noise_estimate`.
+    """
+
+    step_size: jax.Array
     kinetic: jax.Array
-    constraint_error: jax.Array  # largest violation of a manifold constraint
-    # Largest h V / (2 C), the fraction of the injected noise replaced by estimated gradient noise;
-    # None without a `noise_estimate`.
+    constraint_error: jax.Array
     gradient_noise: jax.Array | None
 
 

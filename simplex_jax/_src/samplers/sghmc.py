@@ -20,13 +20,18 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of SGHMC, all scalars."""
+    """Diagnostics of one update of SGHMC, all scalars.
 
-    step_size: jax.Array  # the step size used
-    # Mean of r^2 / mass, 1 for an exact chain. Gradient noise heats it: lower the step size, raise
-    # the friction, or give a `noise_estimate`.
+    Attributes:
+        step_size: The step size used.
+        temperature: Mean of r^2 / mass, 1 for an exact chain. Gradient noise heats it: lower the
+            step size, raise the friction, or give a `noise_estimate`.
+        gradient_norm: Euclidean norm of the estimated gradient.
+    """
+
+    step_size: jax.Array
     temperature: jax.Array
-    gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
+    gradient_norm: jax.Array
 
 
 def init(key: jax.Array, position: Position, *, estimator: Estimator, mass: PyTree = 1.0) -> State:

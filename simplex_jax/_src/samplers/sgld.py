@@ -15,12 +15,17 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of SGLD, all scalars."""
+    """Diagnostics of one update of SGLD, all scalars.
 
-    step_size: jax.Array  # the step size used
-    gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
-    # Root mean square of the drift in units of the injected noise. The step is accurate if this is
-    # far below 1.
+    Attributes:
+        step_size: The step size used.
+        gradient_norm: Euclidean norm of the estimated gradient.
+        drift: Root mean square of the drift in units of the injected noise. The step is accurate if
+            this is far below 1.
+    """
+
+    step_size: jax.Array
+    gradient_norm: jax.Array
     drift: jax.Array
 
 

@@ -18,13 +18,20 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of SGNHT, all scalars."""
+    """Diagnostics of one update of SGNHT, all scalars.
 
-    step_size: jax.Array  # the step size used
-    temperature: jax.Array  # mean of r^2, kept at 1 on average by the thermostat
-    # The friction xi. The further it stays above `friction`, the larger the gradient noise.
+    Attributes:
+        step_size: The step size used.
+        temperature: Mean of r^2, kept at 1 on average by the thermostat.
+        thermostat: The friction xi. The further it stays above `friction`, the larger the gradient
+            noise.
+        gradient_norm: Euclidean norm of the estimated gradient.
+    """
+
+    step_size: jax.Array
+    temperature: jax.Array
     thermostat: jax.Array
-    gradient_norm: jax.Array  # Euclidean norm of the estimated gradient
+    gradient_norm: jax.Array
 
 
 def init(

@@ -23,27 +23,39 @@ _FLAT = 12.0  # a speed in units of s beyond which the normal tail underflows in
 
 
 class State(NamedTuple):
-    """State of SGRHMC."""
+    """State of SGRHMC.
 
-    # Log-probabilities log omega, leaves [..., K], normalised along the last axis
+    Attributes:
+        position: Log-probabilities log omega, leaves [..., K], normalised along the last axis.
+        step: Number of updates done, int32.
+        memory: The memory of the estimator.
+        log_total: Log of the sum of theta, leaves [..., 1]; +inf until the first update draws it;
+            None if the total is refreshed. theta itself is `exp(position + log_total)`.
+        momentum: r, leaves [..., K], stationary distribution N(0, 1).
+    """
+
     position: Position
-    step: jax.Array  # number of updates done, int32
-    memory: PyTree  # the memory of the estimator
-    # Log of the sum of theta, leaves [..., 1]; +inf until the first update draws it; None if the
-    # total is refreshed. theta itself is `exp(position + log_total)`.
+    step: jax.Array
+    memory: PyTree
     log_total: PyTree
-    momentum: PyTree  # r, leaves [..., K], stationary distribution N(0, 1)
+    momentum: PyTree
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of SGRHMC, all scalars."""
+    """Diagnostics of one update of SGRHMC, all scalars.
 
-    step_size: jax.Array  # the step size used
-    # Mean square of the momenta, 1 for an exact chain. Noise in estimated counts heats the chain:
-    # lower the step size or raise the friction.
+    Attributes:
+        step_size: The step size used.
+        temperature: Mean square of the momenta, 1 for an exact chain. Noise in estimated counts
+            heats the chain: lower the step size or raise the friction.
+        clamped: Fraction of estimated counts that were negative and set to 0.
+        smallest: Smallest log-probability.
+    """
+
+    step_size: jax.Array
     temperature: jax.Array
-    clamped: jax.Array  # fraction of estimated counts that were negative and set to 0
-    smallest: jax.Array  # smallest log-probability
+    clamped: jax.Array
+    smallest: jax.Array
 
 
 def init(

@@ -16,14 +16,19 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of SGRLD, all scalars."""
+    """Diagnostics of one update of SGRLD, all scalars.
 
-    step_size: jax.Array  # the step size used
-    # Sum of theta of a row, mean over rows; its stationary mean is the sum of alpha
+    Attributes:
+        step_size: The step size used.
+        total: Sum of theta of a row, mean over rows; its stationary mean is the sum of alpha.
+        reflected: Fraction of coordinates that were reflected at 0, where the bias comes from.
+        smallest: Smallest log-probability.
+    """
+
+    step_size: jax.Array
     total: jax.Array
-    # Fraction of coordinates that were reflected at 0, where the bias comes from
     reflected: jax.Array
-    smallest: jax.Array  # smallest log-probability
+    smallest: jax.Array
 
 
 def update(

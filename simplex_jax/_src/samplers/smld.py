@@ -17,24 +17,35 @@ __all__ = ["Info", "State", "build", "init", "update"]
 
 
 class State(NamedTuple):
-    """State of SMLD."""
+    """State of SMLD.
 
-    # Log-probabilities, leaves [..., K], normalised along the last axis. They also represent the
-    # dual variable, which matters only up to a shift.
+    Attributes:
+        position: Log-probabilities, leaves [..., K], normalised along the last axis. They also
+            represent the dual variable, which matters only up to a shift.
+        step: Number of updates done, int32.
+        memory: The memory of the estimator.
+        dual: The dual variable of the linearised variant, leaves [..., K]; None otherwise.
+    """
+
     position: Position
-    step: jax.Array  # number of updates done, int32
-    memory: PyTree  # the memory of the estimator
-    dual: PyTree  # the dual variable of the linearised variant, leaves [..., K]; None otherwise
+    step: jax.Array
+    memory: PyTree
+    dual: PyTree
 
 
 class Info(NamedTuple):
-    """Diagnostics of one update of SMLD, all scalars."""
+    """Diagnostics of one update of SMLD, all scalars.
 
-    step_size: jax.Array  # the step size used
-    # Largest h sum(a_hat) / 2 of a row, a bound on h times the curvature of the dual potential. The
-    # Euler step is unstable above 2 and accurate far below 1.
+    Attributes:
+        step_size: The step size used.
+        stiffness: Largest h sum(a_hat) / 2 of a row, a bound on h times the curvature of the dual
+            potential. The Euler step is unstable above 2 and accurate far below 1.
+        smallest: Smallest log-probability.
+    """
+
+    step_size: jax.Array
     stiffness: jax.Array
-    smallest: jax.Array  # smallest log-probability
+    smallest: jax.Array
 
 
 def init(

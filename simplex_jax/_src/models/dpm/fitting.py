@@ -254,10 +254,10 @@ _REMEDY = "give a smaller capacity (--capacity), or fewer chains"
 class Fit(pipeline.Fit):
     """A fitted Dirichlet-process mixture; several chains are pooled.
 
-    It has the attributes of `pipeline.Fit`, too. The metrics of an evaluation are step, documents
-    (rows) and passes visited, seconds, rows_per_second, capacity, moved (share of the rows that
-    changed their cluster in the last update), alpha, num_clusters and largest, and with held-out
-    rows log_predictive and log_predictive_average (see `heldout`).
+    The metrics of an evaluation are step, documents (rows) and passes visited, seconds,
+    rows_per_second, capacity, moved (share of the rows that changed their cluster in the last
+    update), alpha, num_clusters and largest, and with held-out rows log_predictive, by the current
+    state, and log_predictive_average, by the mean of the densities over chains and evaluations.
 
     Attributes:
         clusters: The clusters of the N training rows, with profiles and intervals.
@@ -283,6 +283,7 @@ class Fit(pipeline.Fit):
             "log_predictive" of its evaluations, [E, chains]; empty for a loaded fit.
         partitions: Posterior partitions: "labels" [S, chains, N], "alpha" [S, chains], "step" [S];
             empty for a loaded fit. With weights each of N rows comes as often as it counts.
+        {results}
     """
 
     settings: Options

@@ -67,7 +67,6 @@ class Fit(CountFit):
     each chain by how far chains are apart, on average over the topics. They are NaN for topics that
     not all chains have if these have fewer than three in common, and of one chain with too few
     effective samples.
-    `pipeline.Fit` documents the attributes that all fits have.
 
     Attributes:
         slices: The T slices: their `names`, `times`, `groups` and numbers of `documents`.
@@ -120,6 +119,7 @@ class Fit(CountFit):
         order: Topic of each chain matched to each topic, int [chains, K].
         shared: Whether the matched topic is the same topic, bool [chains, K].
         num_empty_documents: Number of documents without a word of the vocabulary.
+        {results}
     """
 
     settings: Options

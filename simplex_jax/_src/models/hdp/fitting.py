@@ -41,9 +41,8 @@ class Fit(Editable, CountFit):
     """A fitted hierarchical Dirichlet process; several chains are pooled.
 
     The K topics are those of one sample, the nearest to all others, that at least half of the kept
-    samples have, see `posterior`, the most prevalent first. It has the attributes of
-    `pipeline.Fit`, too. `merge` needs no other files, and refuses a fit with so many topics that
-    `predictive` has only some of the samples.
+    samples have, the most prevalent first. `merge` needs no other files, and refuses a fit with so
+    many topics that `predictive` has only some of the samples.
 
     Attributes:
         topics: Posterior mean of the topics, float32 [K, V].
@@ -87,6 +86,7 @@ class Fit(Editable, CountFit):
             and "step" [S]; empty for a loaded fit.
         predictive: The topics of the kept samples, reported or not, with which `transform` and
             `score` predict: see `posterior.Draws`.
+        {results}
     """
 
     settings: Options

@@ -44,7 +44,6 @@ class Fit(Editable, CountFit):
     """A fitted topic model; several chains are summarised together.
 
     Topics are numbered as in the first chain; those of the other chains are matched to them.
-    `pipeline.Fit` documents the attributes that all fits have.
 
     Attributes:
         topics: Posterior mean of the topics, float32 [K, V].
@@ -84,6 +83,7 @@ class Fit(Editable, CountFit):
         effects: Records of `lda.effects` for the report: by year, of a run of the command on a
             corpus with years.
         correlations: Records of `correlate` for the report, of a run of the command.
+        {results}
     """
 
     settings: Options

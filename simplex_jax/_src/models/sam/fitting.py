@@ -263,7 +263,7 @@ class Fit(Editable):
     """A fitted spherical admixture model; several chains are pooled.
 
     Topics are numbered as in the first chain, and the topics of the other chains are matched to
-    them. It has the attributes of `pipeline.Fit`, too.
+    them.
 
     Attributes:
         topics: Posterior mean direction of the topics, unit rows, float32 [K, V]; negative entries
@@ -301,6 +301,7 @@ class Fit(Editable):
             standard deviations of a topic pool the chains that have it.
         samples: Posterior draws kept in memory: arrays "topics" [S, chains, K, V], "alpha", "sigma"
             and "kappa1" [S, chains] and "step" [S]; empty if there are none.
+        {results}
     """
 
     settings: Options
