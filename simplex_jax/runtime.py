@@ -1,4 +1,11 @@
-"""Hooks of `simplex_jax.run`, and several processes that share a run."""
+"""Hooks of `simplex_jax.run`, and several processes that share a run.
+
+A hook is a function that is called after every chunk with an event, whose attributes are `step`,
+the number of updates done; `first_step` and `last_step` of the run; `state`; `info`, that of the
+last update; `seconds`, the time spent in updates, and `compile_seconds`; and `metrics`, a dict of
+numbers for later hooks: an evaluation writes them, `Progress` shows, `MetricsLog` records and
+`EarlyStop` watches them. The run ends if a hook returns True.
+"""
 
 from simplex_jax._src.runtime.hooks import EarlyStop, Equilibrium, MetricsLog, Progress
 from simplex_jax._src.runtime.processes import is_first, join

@@ -3,7 +3,8 @@
 - On the simplex, from counts (`estimators`, `gradients.counts`): `scir`, `sgrld`, `sgrhmc`, `smld`.
 - Paths and forests of probability vectors, from counts at each time or group: `dirichlet_paths`,
   exact.
-- On (0, inf), from the evidence of `positive`: `cir` for gamma, `gbm` for lognormal posteriors.
+- On (0, inf), from evidence: `cir` for gamma posteriors (`cir.Evidence`), `gbm` for lognormal ones
+  (`gbm.LogEvidence`).
 - On R^d, from gradients (`gradients`): `sgld`, `sghmc`, `sgnht`, `sgbd`, and `recipe` for your own
   sampler; from a log density: `barker`, exact.
 - On manifolds with known geodesics (`geometry.manifolds`), from gradients: `sggmc`, `gsgnht`; from

@@ -162,8 +162,8 @@ def chains(
         batch_axis: Chain axis of the leaves of a batch; None gives all chains the same batch.
 
     Returns:
-        A kernel whose state and info have a leading axis `n`, `step` included (see
-        `current_step`). Chain i uses the i-th of `jax.random.split(key, n)`.
+        A kernel whose state and info have a leading axis `n`, `step` included.
+        Chain i uses the i-th of `jax.random.split(key, n)`.
 
     Raises:
         ValueError: `n` is not a positive integer.

@@ -111,8 +111,8 @@ def variance(
         estimator: Of gradients or of counts.
         key: A PRNG key.
         position: Position for the estimator; log-probabilities for counts.
-        stream: Supplies the batches of steps 0, ..., repeats - 1. If it makes `batches.Visit`, none
-            may be due: use `batches.visits(stream, 1, first=repeats)`.
+        stream: Supplies the batches of steps 0, ..., repeats - 1. If it makes visits, none may
+            be due: use `batches.visits(stream, 1, first=repeats)`.
         repeats: Number of estimates, at least 2. The relative standard error of a variance is at
             least about sqrt(2 / repeats).
         memory: The estimator's memory, from which each estimate starts; by default its first.

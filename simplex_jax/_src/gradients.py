@@ -533,10 +533,10 @@ def running(
 ) -> Estimator:
     """`control_variate` whose reference periodically moves to the chain, at one pass over the data.
 
-    Batches are `batches.Visit`. When one is due, the position becomes the reference and its
-    gradient is recomputed before the estimate (SVRG Langevin dynamics: Dubey et al. 2016, *Variance
-    reduction in stochastic gradient Langevin dynamics*, algorithm 2). Make the stream with
-    `batches.visits(stream, every)`. About one visit per epoch costs as much as the batches.
+    Batches are those of `batches.visits(stream, every)`. When a visit is due, the position becomes
+    the reference and its gradient is recomputed before the estimate (SVRG Langevin dynamics: Dubey
+    et al. 2016, *Variance reduction in stochastic gradient Langevin dynamics*, algorithm 2). About
+    one visit per epoch costs as much as the batches.
 
     Args:
         log_prior: `(position) -> scalar`.
@@ -546,8 +546,8 @@ def running(
         block_size: Number of data that the pass processes at once.
 
     Raises:
-        ValueError: `data`, `reference` or `block_size` is invalid; when used, the batch is not a
-            `Visit` or the reference does not match the position.
+        ValueError: `data`, `reference` or `block_size` is invalid; when used, the batch is not
+            one of `batches.visits`, or the reference does not match the position.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -100,10 +100,10 @@ def adapt(
 
     Args:
         key: A PRNG key.
-        build: `(step_size) -> kernel`, whose info is `Accepting`. It is called with a traced step
-            size. Acceptance is averaged over chains, and NaN counts as a rejection as long as the
-            state stays finite. Bind arrays to it, as in the example: those in a closure are
-            compiled into the program, and every new closure recompiles.
+        build: `(step_size) -> kernel`, whose info has an `acceptance`, a probability. It is called
+            with a traced step size. Acceptance is averaged over chains, and NaN counts as a
+            rejection as long as the state stays finite. Bind arrays to it, as in the example: those
+            in a closure are compiled into the program, and every new closure recompiles.
         state: Initial state, ideally near the mode.
         stream: Batches, as for the driver.
         target: Acceptance delta, between 0 and 1; 0.574 is best for Langevin proposals in many

@@ -137,6 +137,35 @@ def test_what_is_not_public_is_no_attribute():
     assert not {"Any", "importlib", "TYPE_CHECKING", "models"} & {*vars(simplex_jax)}
 
 
+PRIVATE = {path.stem for path in (ROOT / "simplex_jax" / "_src").rglob("*.py")} - {"state"}
+
+
+def private_names(text, own, public):
+    """The names in a docstring, such as `hooks.Hook`, that `help` leads nowhere."""
+    known = {f".{name}" for name in public}
+    return [
+        name
+        for name in re.findall(r"(?<!`)`(\w+\.\w[\w.]*)`", text)
+        if name.partition(".")[0] in PRIVATE - own
+        and not name.endswith(".html")
+        and not any(entry.endswith(f".{name}") for entry in known)
+    ]
+
+
+def test_docstrings_use_public_names_only():
+    public = [line.partition("(")[0] for line in surface()]
+    wrong = {}
+    for name in public:
+        value = simplex_jax
+        for part in name.split(".")[1:]:
+            value = getattr(value, part)
+        own = {*inspect.signature(value).parameters} if inspect.isfunction(value) else set()
+        if found := private_names(inspect.getdoc(value) or "", own, public):
+            wrong[name] = found
+    assert wrong == {}
+    assert private_names("see `hooks.Hook`", set(), public) == ["hooks.Hook"]
+
+
 def blocks(page):
     return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 

@@ -19,7 +19,6 @@ from support import numpyro_cases as cases
 
 from simplex_jax._src import estimators
 from simplex_jax._src.numpyro import inflation
-from simplex_jax._src.numpyro.charts import Sampler
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
 from simplex_jax._src.numpyro.sgmcmc import SGMCMC
 from simplex_jax._src.samplers import (
@@ -287,7 +286,7 @@ def test_what_no_warning_is_due_to() -> None:
     "build",
     [
         partial(sgrld.build, step_size=0.01, total="refreshed"),
-        Sampler(lambda estimator, alpha: rld.build(estimator, alpha, 0.01), "counts"),
+        (lambda estimator, alpha: rld.build(estimator, alpha, 0.01), "counts"),
     ],
 )
 def test_what_is_not_known_is_said(build) -> None:

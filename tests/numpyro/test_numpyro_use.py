@@ -19,7 +19,6 @@ from support.statistics_checks import family
 
 from simplex_jax._src import samplers
 from simplex_jax._src.numpyro import charts, density
-from simplex_jax._src.numpyro.charts import Sampler
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
 from simplex_jax._src.numpyro.scir import SCIR
 from simplex_jax._src.numpyro.sgmcmc import SGMCMC
@@ -293,13 +292,13 @@ def test_samplers_of_ones_own_declare_their_coordinates() -> None:
 
     ours, theirs = (
         SGMCMC(cases.mixture, kernel).init(jax.random.key(0), 0, None, (X,), {})
-        for kernel in (Sampler(build, "counts"), partial(sgrld.build, step_size=0.01))
+        for kernel in ((build, "counts"), partial(sgrld.build, step_size=0.01))
     )
     np.testing.assert_array_equal(ours.z["w"], theirs.z["w"])
     with pytest.raises(ValueError, match="build needs alpha: freeze"):
         SGMCMC(cases.mixture, build)
     with pytest.raises(ValueError, match=r"chart of a kernel must be one of .*, not 'simplex'"):
-        SGMCMC(cases.mixture, Sampler(build, "simplex"))
+        SGMCMC(cases.mixture, (build, "simplex"))
 
 
 @jax.jit

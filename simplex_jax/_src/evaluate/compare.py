@@ -45,7 +45,7 @@ def compare(
 
     Args:
         fit: `(K, seed) -> fit`: a fit of `lda.fit`, `sam.fit` or `hdp.fit`, a fitted topic
-            estimator of `simplex_jax.sklearn`, or `fits.Topics` from another program.
+            estimator of `simplex_jax.sklearn`, or `evaluate.Topics` from another program.
         num_topics: The K to compare.
         counts: Reference documents for the coherence [D, V]; ideally not the training documents, to
             whose noise topics of a large K fit.
@@ -53,15 +53,15 @@ def compare(
         heldout: Name of the held-out measure in the last metrics record of a fit with held-out
             documents; "log_perplexity_average" for spherical models. Or a function of the fit:
             estimators hold nothing out, so use `lambda model: model.perplexity(others)`.
-        measure: Measure of the coherence, see `coherence.coherence`.
-        top: Number of top words of each topic, see `coherence.coherence`.
+        measure: Measure of the coherence, see `evaluate.coherence`.
+        top: Number of top words of each topic, see `evaluate.coherence`.
 
     Returns:
         An entry for each K, in the order given; `plots.comparison` draws them.
 
     Raises:
         ValueError: `num_topics` is empty, `repeats` is below 1, a fit has no topics, or as for
-            `coherence.coherence`.
+            `evaluate.coherence`.
         KeyboardInterrupt: Ctrl-C or SIGTERM ended a fit early. Earlier results are lost: to keep
             them, call this for one K at a time.
 
@@ -114,7 +114,7 @@ def _topics(fitted: Fitted | Topics) -> Topics:
     if not isinstance(record, Topics):
         raise ValueError(
             "fit must return what `lda.fit`, `sam.fit` or `hdp.fit` returns, a fitted topic "
-            "estimator of `simplex_jax.sklearn`, or `fits.Topics`; it has returned a "
+            "estimator of `simplex_jax.sklearn`, or `evaluate.Topics`; it has returned a "
             f"{type(fitted).__name__}"
         )
     return record

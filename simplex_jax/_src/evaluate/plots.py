@@ -202,8 +202,8 @@ def topic_intervals(
         sd: Their posterior standard deviations, [V]; NaN if unknown, which draws no interval.
         vocabulary: The V words.
         top: Number of words: the most probable, or those with the largest loadings.
-        level: Posterior probability of the intervals: `intervals.beta_interval` for probabilities,
-            `normal_interval` for loadings.
+        level: Posterior probability of the intervals, those of a beta distribution for
+            probabilities and of a normal one for loadings.
         axes: Where to draw.
 
     Raises:

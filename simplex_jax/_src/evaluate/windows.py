@@ -27,7 +27,7 @@ def coherence_in_windows(
     Words co-occur if they are in the same `window` of successive words. These are C_V and C_NPMI of
     Röder et al. (2015) as computed by gensim's `CoherenceModel`. Values are comparable only for the
     same texts, tokenised alike, with the same window and `top`. Words that never co-occur have
-    about -0.95, since gensim adds 1e-12 to probabilities. `coherence.coherence` needs only counts,
+    about -0.95, since gensim adds 1e-12 to probabilities. `evaluate.coherence` needs only counts,
     and uses whole documents.
 
     Args:
@@ -45,7 +45,7 @@ def coherence_in_windows(
 
     Raises:
         ImportError: gensim is not installed.
-        ValueError: As for `coherence.coherence`, or there is no text.
+        ValueError: As for `evaluate.coherence`, or there is no text.
 
     Example:
         >>> texts = [["sun", "moon", "star"], ["moon", "sun"], ["bread", "salt"], ["salt", "bread"]]

@@ -63,7 +63,7 @@ class Session:
         parameter=None,
     )
     hooks: Sequence[Callback] = option(
-        "Called with an `Event` after every evaluation, such as `runtime.Progress`. They are not "
+        "Hooks, see `simplex_jax.runtime`, called after every evaluation. They are not "
         "in checkpoints: after a resume an `EarlyStop` counts anew.",
         default=(),
         parameter=None,

@@ -135,12 +135,15 @@ class Group(NamedTuple):
 
 def sampler(kernel: Build | Sampler) -> Sampler:
     """Return a sampler with its chart, or raise a ValueError if it cannot be used."""
+    if isinstance(kernel, tuple) and len(kernel) == 2:
+        kernel = Sampler(*kernel)
     if not isinstance(kernel, Sampler):
         function = getattr(kernel, "func", kernel)
         if not callable(function):
             raise ValueError(
-                "kernel must be the build function of a sampler, its options frozen: "
-                f"functools.partial(sgld.build, step_size=1e-3); it is {kernel!r}"
+                "kernel must be the build function of a sampler, its options frozen, such as "
+                "functools.partial(sgld.build, step_size=1e-3), or a pair of it and its "
+                f"coordinates; it is {kernel!r}"
             )
         if function in _UNFIT:
             raise ValueError(f"kernel {build_name(kernel)} cannot be used here: {_UNFIT[function]}")

@@ -87,7 +87,7 @@ class SCIR(ModelKernel):
     It moves ``Dirichlet`` sites, all others whose support is the simplex, `LogDirichlet`, and
     ``Gamma`` and ``Exponential`` sites, one after another. For any likelihood, one gradient of the
     model is enough: it gives generalised counts c = dL / d log omega, which determine the shapes of
-    the gamma distributions behind the site (see `simplex_moves`). There is no bijection and no
+    the gamma distributions behind the site. There is no bijection and no
     mass matrix: a category of probability e^-1000 is as easy as any other.
 
     - If the likelihood is **conjugate** in the site, the shapes do not depend on the site, and the

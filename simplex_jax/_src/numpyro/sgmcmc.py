@@ -59,8 +59,9 @@ class SGMCMC(ModelKernel):
     - `sggmc`, `gsgnht`: unit vectors, as points of the sphere, unless they are given a manifold;
     - `mld`: the constrained values;
     - `sgld`, `sghmc`, `sgnht`, `sgbd`, `recipe`, `barker`: any continuous site, through numpyro's
-      bijection from the real numbers. This also holds for your own ``build``, unless a `Sampler`
-      declares its coordinates.
+      bijection from the real numbers. This also holds for your own ``build``, unless you name
+      its coordinates: ``(build, "counts")``, as of `sgrld`; "points", as of `mld`; "spheres", as of
+      `gsgnht`, with the argument ``manifold``; or "density", as of `barker`, with ``log_density``.
 
     Several kernels take turns within a step, all with the same minibatch. For models without
     minibatches it also works as a block of ``Gibbs``. ``init_params`` are constrained values.
@@ -68,8 +69,8 @@ class SGMCMC(ModelKernel):
     Args:
         model: A numpyro model.
         kernel: The ``build`` function of a sampler with its options frozen by
-            ``functools.partial``, or a `Sampler`, or a dict of them by site name; None stands for
-            all other sites.
+            ``functools.partial``, or a pair of it and its coordinates, or a dict of them by site
+            name; None stands for all other sites.
         init_strategy: One of ``numpyro.infer.init_to_...``; by default simplex and gamma sites
             start from flat distributions, and others from the prior.
 

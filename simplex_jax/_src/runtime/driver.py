@@ -89,8 +89,8 @@ def run(
         num_steps: Number of updates.
         collect: `(state, info) -> pytree` to collect at a step; by default the position.
         thin: Collect the steps after which `state.step` is a multiple of `thin`.
-        hooks: Called with an `Event` after every chunk, in order; the run ends after a chunk if one
-            of them returns True. See `hooks.Hook` for their other methods.
+        hooks: Functions of an event, called after every chunk, in order; the run ends after a chunk
+            if one of them returns True. `help(simplex_jax.runtime)` says what an event has.
         chunk: Hooks are called when `state.step` is a multiple of `chunk`, and at the end.
         sample_every: The hooks' `sample` is called when `state.step` is a multiple of this; by
             default `chunk`.

@@ -125,8 +125,8 @@ def build(
     that of `samplers.mld`: two processes with the same stationary distribution. All rows and leaves
     are accepted or rejected together: use `simplex_jax.chains` for many independent chains.
 
-    For a Dirichlet posterior, with the entropic map, this is `rld` of `benchmarks/baselines`
-    with `REDUCED_NATURAL`, its Fisher metric and `metropolis`, which works with log-probabilities.
+    For a Dirichlet posterior, with the entropic map, this is Riemannian Langevin dynamics in the
+    natural parameters, with a Metropolis test.
 
     Args:
         log_density: `(position) -> scalar`, the log of a density with respect to volume; on the

@@ -20,7 +20,7 @@ class Unigrams(CountEstimator):
         {options}
         fractions: What to do with counts that are not whole numbers: "error", or "draw", which
             rounds each up or down at random.
-        callbacks: Hooks, called with an `Event` after every evaluation; say `runtime.Progress()`.
+        callbacks: Hooks, called after every evaluation, e.g. `runtime.Progress()`; see `runtime`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
     """
 

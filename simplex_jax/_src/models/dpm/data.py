@@ -141,11 +141,11 @@ def _as_data(rows: Any, family: Any, kinds: Any) -> Data:
         if not isinstance(rows, Corpus):
             raise ValueError(
                 "rows other than a corpus, texts, a data frame or a mapping of columns need a "
-                f"family (see dpm.families) or Variables; they are {type(rows).__name__}"
+                f"family (see dpm.families); they are {type(rows).__name__}"
             )
         family = Words(rows.vocabulary)
     elif not isinstance(family, Words | Columns):
-        raise ValueError(f"family must be one of dpm.families or Variables; it is {family!r}")
+        raise ValueError(f"family must be one of dpm.families; it is {family!r}")
     table, names = mapped(family, rows)
     return Data(table, names, np.arange(len(names)), family, None)
 

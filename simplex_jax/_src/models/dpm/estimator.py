@@ -328,7 +328,7 @@ class DirichletProcessMixture(
             (1). For "multinomial": "concentration" (0.5). For "von_mises_fisher":
             "concentrations", "weights", "mean" and "strength".
         {options}
-        callbacks: Hooks, called with an `Event` after every evaluation, e.g. `runtime.Progress()`.
+        callbacks: Hooks, called after every evaluation, e.g. `runtime.Progress()`; see `runtime`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
 
     Attributes:
@@ -341,7 +341,7 @@ class DirichletProcessMixture(
         covariances_: For "gaussian": posterior mean covariances, [C, p, p].
         concentrations_: For "von_mises_fisher": posterior mean concentrations, [C].
         standard_deviations_: For "diagonal_gaussian": posterior mean standard deviations, [C, p].
-        columns_: For "mixed": names, kinds, values and scales of the columns, a `dpm.Columns`.
+        columns_: For "mixed": names, kinds, values and scales of the columns.
         profiles_: For "mixed": posterior means, in the order of `columns_.items`: mean and standard
             deviation of each number, in its units, rates and probabilities, [C, V].
         components_: For "multinomial" and "categorical": posterior mean probabilities of the
@@ -350,7 +350,7 @@ class DirichletProcessMixture(
         concentration_sd_: Its posterior standard deviation, 0 if alpha is given.
         n_clusters_posterior_: Posterior probability of each number of clusters, by number; after
             `fit`.
-        mixtures_: A `Mixture` of S posterior samples, for the prediction of rows: weights [S, K],
+        mixtures_: S posterior samples of the mixture, for the prediction of rows: weights [S, K],
             atoms of leaves [S, K, ...].
         membership_: Share of the rows of each component of these in each cluster, [S, C, K].
         samples_: Posterior partitions, "labels" [S, chains, N], "alpha" and "step"; after `fit`.

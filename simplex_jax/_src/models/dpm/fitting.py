@@ -261,8 +261,8 @@ class Fit(pipeline.Fit):
 
     Attributes:
         clusters: The clusters of the N training rows, with profiles and intervals.
-        point: The partition of these rows of least expected loss, `labels` [N], see
-            `evaluate.partitions.PointPartition`.
+        point: The partition of these rows of least expected loss, `labels` [N], as from
+            `evaluate.point_partition`.
         alpha: Concentration of the process; the posterior mean if it is learned.
         alpha_sd: Its posterior standard deviation, 0 if it is given.
         alpha_interval: Its 95% interval; rough with fewer than 50 effective samples, see

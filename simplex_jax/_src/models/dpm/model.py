@@ -477,7 +477,7 @@ def build(
             for exact draws.
         stick_step_size: Step size of the sampler of the sticks, likewise.
         decay: Decay of the bounds of the "independent" variant, between 0 and 1; 0.5 by default.
-        label_moves: Propose swaps of clusters and of neighbouring sticks, see `order.swaps`.
+        label_moves: Propose swaps of clusters and of neighbouring sticks.
         split_merge: Split-merge moves per update, see `split_merge`; each costs up to a few passes
             over the rows, and four evidences of all sticks. They need memoised counts, exact draws
             and a family with a `log_evidence`; the order of the clusters is then redrawn as well.
@@ -486,10 +486,10 @@ def build(
             if one has to grow.
 
     Returns:
-        A kernel whose `init` takes labels, int32 [N] in 0..capacity - 1 (`random_labels`), or for
-        chains also [chains, N]; its position is a `Mixture`, and its states have `labels` and, for
-        `grow` of `run`, a method `grown`. And a stream of row numbers, int32 [batch_size]; numbers
-        from N on are not rows.
+        A kernel whose `init` takes labels, int32 [N] in 0..capacity - 1, or for chains also
+        [chains, N]; its position has the weights and atoms of the clusters, and its states have
+        `labels` and, for the argument `grow` of `simplex_jax.run`, a method `grown`. And a stream
+        of row numbers, int32 [batch_size]; numbers from N on are not rows.
 
     Raises:
         ValueError: An argument is out of range, not one of the names or not used with the

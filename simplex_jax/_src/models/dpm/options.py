@@ -141,8 +141,7 @@ class Arguments(Options, Session):
     """Arguments of `dpm.fit`."""
 
     family: Any = option(
-        "The component distribution with its prior, one of `dpm.families`; or `Variables`, which "
-        "describe the columns of an array.",
+        "The component distribution with its prior, one of `dpm.families`.",
         default=None,
         kw_only=False,
         unset="that of the corpus or table",

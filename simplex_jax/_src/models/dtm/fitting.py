@@ -151,7 +151,7 @@ class Fit(CountFit):
         return [Draw(self.topics, self.alpha, np.arange(len(self.topics)))]
 
     def shards(self, documents: sp.csr_array, *, seed: int) -> Iterator[Shares]:
-        """Yield the topic proportions of documents of no slice; see `proportions.shards`."""
+        """Yield the topic proportions of documents of no slice."""
         return proportions.shards(
             self.topics,
             self.alpha,
@@ -164,10 +164,10 @@ class Fit(CountFit):
 
     @property
     def kinds(self) -> np.ndarray:
-        """What the ends of the prevalence by slice are, of `topics.report.KINDS`, [T, K].
+        """Which ends the prevalence by slice has, [T, K].
 
-        They are those of an interval, by `diagnostics.ENOUGH` effective samples (`INTERVAL`), or
-        with fewer, as chains are apart (`OVER_CHAINS`); or there are none.
+        Those of an interval, from enough effective samples; with fewer, of how far chains are
+        apart; or none.
         """
         return kinds_of(self.effective >= diagnostics.ENOUGH, self.shared, self._samples)
 
@@ -210,7 +210,7 @@ class Fit(CountFit):
         """Return the topic proportions of other documents, float32 [n, K].
 
         Args:
-            data: Documents, as for `pipeline.Fit.transform`.
+            data: Documents, as for `lda.Fit.transform`.
             times: The time of each document, if slices have times. A document belongs to the slice
                 of its time, or to that whose time is the nearest.
             groups: The group of each document, if slices have groups. Without times and groups, the
@@ -218,7 +218,7 @@ class Fit(CountFit):
             seed: Seed of the random numbers, from 0 to 2^32 - 1.
 
         Raises:
-            ValueError: As for `pipeline.Fit.transform`, or a time or group is missing or unknown.
+            ValueError: As for `lda.Fit.transform`, or a time or group is missing or unknown.
         """
         if times is None and groups is None:
             return super().transform(data, seed=seed)

@@ -31,7 +31,7 @@ class HierarchicalDirichletProcess(CountEstimator):
         {options}
         fractions: Treatment of counts that are not whole numbers: "error", or "draw", which rounds
             each up or down at random and preserves its mean.
-        callbacks: Hooks, called with an `Event` after every evaluation, e.g. `runtime.Progress()`.
+        callbacks: Hooks, called after every evaluation, e.g. `runtime.Progress()`; see `runtime`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
 
     Attributes:

@@ -64,15 +64,15 @@ class Fit(Editable, CountFit):
             alpha times the weight of the topic, float64 [K]. They sum to less than alpha.
         topic_alpha_sd: Its standard deviation.
         num_topics_posterior: Posterior probability of each number of topics with tokens, by number.
-        numbers: The same in each chain; see `Options.starts`.
+        numbers: The same in each chain.
         present: Share of the kept samples that have each topic, [K].
         stability: Mean similarity of a topic in these samples to that of the reference, [K].
         shared: Whether most samples of a chain have a topic, bool [chains, K].
         vocabulary: The V words.
         names: Names of all documents, D.
         proportions: Posterior mean of the topic proportions of the documents, float32 [D, K], over
-            the kept samples: of those trained on by the topics of their tokens there, see
-            `posterior.shares`; of others as by `transform`. Rows sum to less than 1: see `other`.
+            the kept samples: of those trained on by the topics of their tokens there, of others as
+            by `transform`. Rows sum to less than 1: see `other`.
         proportions_error: Standard error of the most uncertain proportion of each document, float32
             [D], as if the kept samples were independent.
         coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
@@ -85,7 +85,7 @@ class Fit(Editable, CountFit):
             first [S, chains, T], "concentrations", alpha b_k of each label, [S, chains, C],
             and "step" [S]; empty for a loaded fit.
         predictive: The topics of the kept samples, reported or not, with which `transform` and
-            `score` predict: see `posterior.Draws`.
+            `score` predict.
         {results}
     """
 

@@ -41,10 +41,11 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
     Ctrl-C (SIGINT) and SIGTERM end the run early, and the samples so far are summarised.
 
     Args:
-        corpus: A `corpus.Corpus`; a table of counts [D, V], dense, sparse, AnnData or a data frame,
-            whose column names are the words (see `corpus.from_counts`); a corpus on disk
-            (`corpus.open_store`), which is read batch by batch during the run; or a sequence of D
-            texts, whose words `corpus.from_texts` counts with its default options.
+        corpus: A `corpus.Corpus`, such as `corpus.read` returns for a file; a table of counts
+            [D, V], dense, sparse, AnnData or a data frame, whose column names are the words (see
+            `corpus.from_counts`); a corpus on disk (`corpus.open_store`), which is read batch by
+            batch during the run; or a sequence of D texts, whose words `corpus.from_texts` counts
+            with its default options.
         {options}
 
     Returns:
@@ -111,7 +112,6 @@ def effects(fitted: Fit, corpus: Any, columns: Any, question: Question) -> Effec
         columns: Values for the D documents by name: a mapping of lists or arrays, a data frame of
             pandas or polars, or a pyarrow table. Numbers and dates (`datetime64`, or 2020-03-01)
             become lines or curves, other values groups. Documents without a value are left out.
-            See `evaluate.covariates`.
         {options}
 
     Returns:

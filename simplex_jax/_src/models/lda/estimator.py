@@ -45,7 +45,7 @@ class LDA(CountEstimator):
         total_samples: Number of documents that the batches of `partial_fit` come from.
         fractions: What to do with counts that are not whole numbers: "error", or "draw", which
             rounds each up or down at random without bias.
-        callbacks: Hooks, called with an `Event` after every evaluation, e.g. `runtime.Progress()`.
+        callbacks: Hooks, called after every evaluation, e.g. `runtime.Progress()`; see `runtime`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
 
     Attributes:

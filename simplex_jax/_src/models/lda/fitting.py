@@ -73,8 +73,8 @@ class Fit(Editable, CountFit):
         coherence: NPMI of the ten leading words of each topic over the documents, float64 [K].
         examples: Representative documents of each topic.
         order: Topic of each chain matched to each topic, int [chains, K]; as trained.
-        shared: Whether the matched topic is the same topic, bool [chains, K], see
-            `matching.align`: means and deviations of a topic use only the chains that have it.
+        shared: Whether the matched topic is the same topic, by similarity, bool [chains, K]: means
+            and deviations of a topic use only the chains that have it.
         samples: Samples kept in memory: arrays "topics" [S, chains, K, V], "alpha" and
             "prevalence" [S, chains, K], "beta" [S, chains, V] and "step" [S], with topics as
             trained and numbered as in each chain; empty if there are none.

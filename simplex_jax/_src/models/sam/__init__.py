@@ -38,10 +38,10 @@ def fit(documents: Any, arguments: Arguments) -> Fit:
     Ctrl-C (SIGINT) and SIGTERM end the run early, and the samples so far are summarised.
 
     Args:
-        documents: Unit vectors, a `corpus.vectors.UnitVectors` or a table of floating point numbers
-            [D, V]; or counts, which become tf-idf vectors: a `corpus.Corpus`, a table of integers,
-            the result of `weigh`, or texts, a sequence of D strings, whose words
-            `corpus.from_texts` counts with its default options.
+        documents: Unit vectors, a table of floating point numbers [D, V]; or counts, which become
+            tf-idf vectors: a `corpus.Corpus`, such as `corpus.read` returns for a file, a table of
+            integers, or texts, a sequence of D strings, whose words `corpus.from_texts` counts with
+            its default options.
         {options}
 
     Returns:

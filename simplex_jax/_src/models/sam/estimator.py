@@ -44,7 +44,7 @@ class SphericalAdmixture(common.TopicEstimator):
     Args:
         {options}
         normalise: Scale rows to length 1 first; otherwise rows of another length are an error.
-        callbacks: Hooks, called with an `Event` after every evaluation, e.g. `runtime.Progress()`.
+        callbacks: Hooks, called after every evaluation, e.g. `runtime.Progress()`; see `runtime`.
         random_state: A seed, a `RandomState`, a `Generator` or None.
 
     Attributes:

@@ -297,7 +297,7 @@ class Fit(Editable):
         coherence: NPMI over the documents of the words with the largest loadings, float64 [K].
         examples: Representative documents of each topic.
         order: Topic of each chain that was matched to each topic, int [chains, K]; as trained.
-        shared: Whether that is the same topic, bool [chains, K], see `matching.align`: means and
+        shared: Whether that is the same topic, bool [chains, K], by similarity: means and
             standard deviations of a topic pool the chains that have it.
         samples: Posterior draws kept in memory: arrays "topics" [S, chains, K, V], "alpha", "sigma"
             and "kappa1" [S, chains] and "step" [S]; empty if there are none.

@@ -193,8 +193,8 @@ def gaussian_of(
     estimate of that within clusters, and `freedom` says how much clusters have it in common: with
     the covariance of all rows instead, one cluster would be the most probable partition from some
     20 columns on, however clear the clusters. If clusters differ in width, each has one of five
-    scales (`one_of`). See `families.gaussian_prior` for how scale, strength and freedom are chosen,
-    the latter two where they are None. Missing cells are NaN.
+    scales (`one_of`). The scale is chosen from the data, and so are strength and freedom where they
+    are None. Missing cells are NaN.
 
     Raises:
         ValueError: A cell is infinite, a column is constant or squares of its numbers overflow or
