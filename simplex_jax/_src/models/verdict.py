@@ -99,8 +99,8 @@ def topics(fitted: Any, kinds: np.ndarray, ranges: np.ndarray) -> str:
     stable, chains = fitted.stable, len(fitted.shared)
     if chains == 1:
         return (
-            "One chain cannot tell which topics another run would find: two can (chains=2, "
-            "--chains 2)."
+            "One chain cannot tell which topics another run would find: four can (chains=4, "
+            "--chains 4)."
         )
     total, number = len(stable), int(stable.sum())
     both = "both chains" if chains == 2 else f"all {chains} chains"
