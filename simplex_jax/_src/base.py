@@ -64,7 +64,15 @@ def as_pytree(tree: PyTree) -> PyTree:
 
 
 def bind(function: Callable, *arguments: PyTree, **named: PyTree) -> Partial:
-    """Freeze leading and named arguments of a function, as a pytree of those arguments."""
+    """Freeze leading and named arguments of a function, as a pytree of those arguments.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import bind
+        >>> double = bind(jnp.multiply, 2.0)
+        >>> float(double(3.0)), jax.tree.leaves(double)
+        (6.0, [2.0])
+    """
     return Partial(function, *as_pytree(arguments), **as_pytree(named))
 
 

@@ -108,7 +108,15 @@ def none(key: jax.Array, step: jax.Array) -> Batch:
 
 
 def full(data: PyTree) -> Stream:
-    """Yield all the data at every step."""
+    """Yield all the data at every step.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches
+        >>> stream = batches.full(jnp.arange(3))
+        >>> stream(jax.random.key(0), 7).tolist()
+        [0, 1, 2]
+    """
     length(data)
     return bind(_full, on_device(data))
 

@@ -128,6 +128,16 @@ def multinomial(size: float) -> Estimator:
     Raises:
         ValueError: `size` is not positive; when used, the rows do not fit the position, or a count
             is negative.
+
+    Example: two of 100 rows.
+
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import estimators
+        >>> estimator = estimators.multinomial(size=100)
+        >>> rows = jnp.array([[1.0, 2.0, 0.0], [0.0, 3.0, 0.0]])
+        >>> counts, _ = estimator.estimate(jax.random.key(0), None, jnp.zeros(3), rows)
+        >>> counts.tolist()
+        [50.0, 250.0, 0.0]
     """
     return subsampled(_row_counts, size)
 
@@ -170,6 +180,19 @@ def control_variate(
     Raises:
         ValueError: `size` is not positive, `of` is unknown, or the reference of derivatives has a
             probability of 0; when used, the reference or its counts do not fit the position.
+
+    Example: at the reference, the estimate of any batch is that of all data.
+
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import estimators
+        >>> data = jnp.array([0, 0, 1, 1, 1])
+        >>> def counts_of(key, log_weights, batch):
+        ...     return jnp.zeros(2).at[batch].add(1.0)
+        >>> mode = jnp.log(jnp.array([0.4, 0.6]))
+        >>> estimator = estimators.control_variate(counts_of, 5, mode, jnp.array([2.0, 3.0]))
+        >>> counts, _ = estimator.estimate(jax.random.key(0), None, mode, data[:2])
+        >>> counts.tolist()
+        [2.0, 3.0]
     """
     size = arguments.size(size)
     arguments.choice("of", of, ("counts", "derivatives"))

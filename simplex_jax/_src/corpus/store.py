@@ -267,14 +267,26 @@ def is_stored(path: str | Path) -> bool:
 
 
 def open(path: str | Path) -> Stored:
-    """Open a stored corpus; its arrays are read once, to check them.
+    r"""Open a stored corpus; its arrays are read once, to check them.
 
     Args:
-        path: The folder that `write` or `convert` made. Its files must not change while in use.
+        path: The folder that `corpus.convert` or `simplex-jax lda store` made. Its files must not
+            change while in use.
 
     Raises:
         CorpusError: A file is missing, differs in size or content from what was written, or has
             numbers that cannot be counts of a corpus.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from simplex_jax import corpus
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     texts = pathlib.Path(place, "texts.csv")
+        ...     _ = texts.write_text("text\n" + 6 * "river water\n" + 6 * "money loan\n")
+        ...     _ = corpus.convert(texts, pathlib.Path(place, "stored"))
+        ...     stored = corpus.open_store(pathlib.Path(place, "stored"))
+        >>> stored.documents, stored.tokens
+        (12, 24)
     """
     path = Path(path)
     if path.exists() and not is_stored(path):

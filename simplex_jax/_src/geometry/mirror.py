@@ -109,6 +109,14 @@ def hypercube(lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> MirrorMap:
 
     Raises:
         ValueError: A bound is not finite, or a lower bound is not below its upper one.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax.geometry import mirror
+        >>> unit = mirror.hypercube(0.0, 1.0)
+        >>> y = unit.dual(jnp.array([0.1, 0.5]))
+        >>> print(unit.primal(y, None).round(3))
+        [0.1 0.5]
     """
     low, high = arguments.bounds(lower, upper)
     for name, bound in {"lower": low, "upper": high}.items():
@@ -288,6 +296,13 @@ def ball(radius: ArrayLike = 1.0) -> MirrorMap:
 
     Raises:
         ValueError: `radius` is not positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from simplex_jax.geometry import mirror
+        >>> unit = mirror.ball()
+        >>> print(unit.primal(jnp.array([3.0, 0.0]), None))
+        [0.75 0.  ]
     """
     return of_methods(_Ball(arguments.positives("radius", radius)))
 

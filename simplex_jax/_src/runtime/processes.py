@@ -53,6 +53,11 @@ def join(
         ValueError: Only some arguments are given, they are out of range, or no cluster was
             detected.
         ConnectionError: The other processes were not reached, or process 0 cannot listen there.
+
+    Example: process 1 of 2, before its first computation.
+
+        >>> from simplex_jax import runtime
+        >>> runtime.join("10.0.0.1:9876", processes=2, process=1)  # doctest: +SKIP
     """
     missing = [value is None for value in (coordinator, processes, process)]
     if any(missing) and not all(missing):
@@ -152,7 +157,13 @@ def number() -> int:
 
 
 def is_first() -> bool:
-    """Return whether this is process 0, which writes shared files."""
+    """Return whether this is process 0, which writes shared files.
+
+    Example:
+        >>> from simplex_jax import runtime
+        >>> runtime.is_first()  # a single process
+        True
+    """
     return number() == 0
 
 
