@@ -14,6 +14,7 @@ release = metadata.version("simplex-jax")
 
 extensions = [
     "accessible",
+    "folded",
     "llms",
     "mathml",
     "myst_nb",
