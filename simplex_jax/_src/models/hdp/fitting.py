@@ -112,7 +112,7 @@ class Fit(Editable, CountFit):
         """Return `topic_alpha`."""
         return self.topic_alpha
 
-    def rearranged(self, groups: Sequence[tuple[int, ...]]) -> dict[str, Any]:
+    def _rearranged(self, groups: Sequence[tuple[int, ...]]) -> dict[str, Any]:
         """Return the topics of the samples, each with the topic of the edited fit that it is."""
         places = np.full(self.num_topics + 1, -1, np.int32)  # with a last entry for -1
         for topic, group in enumerate(groups):
@@ -120,7 +120,7 @@ class Fit(Editable, CountFit):
         reported = places[self.predictive.reported]
         return {"predictive": dataclasses.replace(self.predictive, reported=reported)}
 
-    def merged_from(
+    def _merged_from(
         self,
         fitted: Any,
         groups: Sequence[tuple[int, ...]],

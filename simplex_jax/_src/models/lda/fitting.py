@@ -129,7 +129,7 @@ class Fit(Editable, CountFit):
         """Return alpha."""
         return self.alpha
 
-    def rearranged(self, groups: Sequence[tuple[int, ...]]) -> dict[str, Any]:
+    def _rearranged(self, groups: Sequence[tuple[int, ...]]) -> dict[str, Any]:
         """Return the results over documents of the topics that are left; after a merge, none."""
         numbers = renumbered(groups)
         if len(numbers) < len(groups):
@@ -139,7 +139,7 @@ class Fit(Editable, CountFit):
             "correlations": editing.renumbered_pairs(self.correlations, numbers),
         }
 
-    def merged_from(
+    def _merged_from(
         self,
         fitted: Any,
         groups: Sequence[tuple[int, ...]],

@@ -150,7 +150,7 @@ def _announce(plan: Plan) -> str:
 
 def _outcome(fitted: Fit) -> str:
     """Describe the topics, one line each, the most prevalent first, with their absent words."""
-    return "\n".join(fitted.described_by(map(" ".join, strongest(fitted, 9, 3))))
+    return "\n".join(fitted.lines(map(" ".join, strongest(fitted, 9, 3))))
 
 
 def _complete(fitted: Fit, plan: Plan, source: dict[str, Any], directory: Path) -> Fit:

@@ -323,7 +323,7 @@ class Fit(Editable):
         """Return alpha of each topic."""
         return np.full(self.num_topics, self.alpha)
 
-    def merged_from(
+    def _merged_from(
         self,
         fitted: Any,
         groups: Sequence[tuple[int, ...]],

@@ -4,7 +4,7 @@ The model and its draws stay as trained. In a draw, the proportion of a merged t
 those of its parts, and so are its prevalence and its alpha: sums of Dirichlet proportions are
 Dirichlet with the sums of alpha. Its word distribution is the mixture of those of its parts by
 their prevalence in the draw. Everything reported about it is a summary of these quantities over the
-draws, exactly; each model says how it reads its own (`Editable.merged_from`).
+draws, exactly; each model says how it reads its own (`Editable._merged_from`).
 
 A topic that is left out still explains its words: it is only not reported, so that prevalences and
 the proportions of a document sum to less than 1.
@@ -240,12 +240,13 @@ class Editable(TopicFit):
         """Whether topics were dropped, so that the proportions of a document leave their part."""
         return bool(self.dropped)
 
-    def lines(self) -> list[str]:
-        """Return a line for each topic, the most prevalent first, with its name if it has one."""
-        return self.described_by(leading_words(self.topics, self.vocabulary))
+    def lines(self, words: Iterable[str] | None = None) -> list[str]:
+        """Return a line for each topic, the most prevalent first, with its name if it has one.
 
-    def described_by(self, words: Iterable[str]) -> list[str]:
-        """Return such lines with these words of each topic."""
+        It has the given words of each topic, by default those with the largest entries.
+        """
+        if words is None:
+            words = leading_words(self.topics, self.vocabulary)
         named = [
             f"[{title}] {leading}" if title else leading
             for title, leading in zip(self.titles, words, strict=True)
@@ -263,12 +264,12 @@ class Editable(TopicFit):
     def concentrations(self) -> np.ndarray:
         """Return the concentration of the proportions of documents in each topic, [K]."""
 
-    def rearranged(self, groups: Sequence[tuple[int, ...]]) -> dict[str, Any]:
+    def _rearranged(self, groups: Sequence[tuple[int, ...]]) -> dict[str, Any]:
         """Return further attributes of the fit whose topics are groups of those of this one."""
         return {}
 
     @abc.abstractmethod
-    def merged_from(
+    def _merged_from(
         self,
         fitted: Any,
         groups: Sequence[tuple[int, ...]],
@@ -319,11 +320,11 @@ def edited(
         # The command edit names itself.
         "again": f"{fitted.again}{call}" if call and ".fit(" in fitted.again else "",
         "trained": before._replace(parts=parts),
-        **fitted.rearranged(groups),
+        **fitted._rearranged(groups),
     }
     result = dataclasses.replace(fitted, **changes)
     if merged:
-        result = result.merged_from(fitted, groups, merged, samples)
+        result = result._merged_from(fitted, groups, merged, samples)
         result = _with_documents(result, fitted, groups, merged, corpus)
     model = fitted.MODEL
     old = model.warn(fitted)
