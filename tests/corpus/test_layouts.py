@@ -463,6 +463,7 @@ def test_blank_lines_and_errors_of_mallet_instances(tmp_path):
         [f"{i} {i % 2} {i}" for i in range(9)],
         ["We will see", "They are here", "We are glad that they came", "They will stay"] * 4,
         ["nice room", "nice staff", "bad room", "bad food"] * 4,
+        ["river water stream boat", "goal match team ball"] * 20,
     ],
 )
 def test_other_lines_are_not_of_mallet(tmp_path, lines):

@@ -106,7 +106,7 @@ def _separator(path: Path) -> str | None:
             continue
         names, labels = Counter(row[0] for row in found), Counter(row[1] for row in found)
         often = min(labels.values()) > 1 or len(labels) == 1
-        own = len(names) == len(found) or (kind == "blanks" and _apart(found, names, labels))
+        own = len(names) == len(found) or (kind == "blanks" and _apart(found))
         if own and len(labels) * share <= len(found) and (often or kind == "tabs"):
             title = found[0][2].strip().lower().decode("latin-1")
             return "header" if title in TEXT else kind
@@ -120,15 +120,17 @@ def _fields(line: bytes, separator: bytes | None) -> tuple[bytes, ...]:
     return (name, label, text) if single and _LETTERS.search(text) else ()
 
 
-def _apart(found: list[tuple[bytes, ...]], *kinds: Counter[bytes]) -> bool:
-    """Return whether names or labels, each several and repeated, are no words of the texts.
+def _apart(found: list[tuple[bytes, ...]]) -> bool:
+    """Return whether names and labels, each several and with several texts, are no words of texts.
 
-    A text may begin with any words, but seldom with ones that it has nowhere else.
+    A text may begin with any words, but seldom with ones that it has nowhere else. A line that is
+    repeated, as in a made-up example, says no more than one.
     """
-    words = {word for *_, text in found for word in text.lower().split()}
+    lines = set(found)
+    words = {word for *_, text in lines for word in text.lower().split()}
     return all(
         len(kind) > 1 and min(kind.values()) > 1 and words.isdisjoint(map(bytes.lower, kind))
-        for kind in kinds
+        for kind in (Counter(line[field] for line in lines) for field in (0, 1))
     )
 
 
