@@ -1,5 +1,7 @@
 """Sampling algorithms, one per module: `State`, `Info`, `init`, `update`, `build`.
 
+`from simplex_jax.samplers import scir`, say, and `help(scir.build)`.
+
 - On the simplex, from counts (`estimators`, `gradients.counts`): `scir`, `sgrld`, `sgrhmc`, `smld`.
 - Paths and forests of probability vectors, from counts at each time or group: `dirichlet_paths`,
   exact.

@@ -64,6 +64,16 @@ class Corpus(NamedTuple):
     excerpts: tuple[str, ...] = ()
     tokens: Tokens | None = None
 
+    def __repr__(self) -> str:
+        """Return its sizes: the words and names of a corpus fill many screens."""
+        tokens = int(self.counts.sum(dtype=np.int64))
+        return describe(len(self.names), len(self.vocabulary), tokens)
+
+
+def describe(documents: int, words: int, tokens: int) -> str:
+    """Return the sizes of a corpus in a line."""
+    return f"<corpus of {documents:,} documents with {words:,} words and {tokens:,} tokens>"
+
 
 def printable(value: object) -> str:
     """Return text for a one-line message, escaped and cut at 200 characters."""

@@ -32,6 +32,7 @@ from simplex_jax._src.corpus.corpus import (
     Corpus,
     CorpusError,
     checked_counts,
+    describe,
     digest_parts,
     distinct_words,
     error_at,
@@ -201,6 +202,10 @@ class Stored:
     starts: np.ndarray  # tokens before every document, and in all, int64 [D + 1]
     vocabulary: tuple[str, ...]  # V distinct words
     digest: str  # the same as `corpus.digest` of the corpus in memory
+
+    def __repr__(self) -> str:
+        """Return its sizes and its folder."""
+        return f"{self.path}: {describe(self.documents, len(self.vocabulary), self.tokens)}"
 
     @property
     def documents(self) -> int:

@@ -312,6 +312,8 @@ def from_texts(
     Example:
         >>> limits = TextOptions(min_df=1, max_df=1.0)
         >>> corpus = from_texts(["The apple and the pear", "Pear, pear!"], options=limits)
+        >>> corpus
+        <corpus of 2 documents with 2 words and 4 tokens>
         >>> corpus.vocabulary, corpus.counts.toarray().tolist()
         (('apple', 'pear'), [[1, 1], [0, 2]])
         >>> corpus.tokens.dropped
