@@ -1,11 +1,7 @@
 """scikit-learn's own checks of the estimators."""
 
-import warnings
-from unittest import SkipTest
-
 import pytest
-from sklearn.exceptions import SkipTestWarning
-from sklearn.utils.estimator_checks import estimator_checks_generator
+from support.scikit import failed_checks
 
 from simplex_jax import sklearn
 from simplex_jax.sklearn import (
@@ -47,19 +43,4 @@ KNOWN = {
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda x: type(x).__name__)
 def test_the_checks_of_scikit_learn(estimator):
-    failed = {}
-    known = KNOWN.get(type(estimator).__name__, {})
-    for one, check in estimator_checks_generator(
-        estimator, expected_failed_checks=known, mark="skip"
-    ):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SkipTestWarning)
-                # Of the spherical one: scikit-learn's sparse data has rows of zeros.
-                warnings.filterwarnings("ignore", "X has .* zero vectors")
-                check(one)
-        except SkipTest:  # of scikit-learn itself, say for a setting of the environment
-            pass
-        except Exception as error:
-            failed[check.func.__name__] = f"{type(error).__name__}: {error}"
-    assert failed == {}
+    assert failed_checks(estimator, KNOWN.get(type(estimator).__name__)) == {}

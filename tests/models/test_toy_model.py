@@ -13,6 +13,7 @@ from sklearn.base import clone
 from support.cut_runs import Cut, look_after_every_step
 from support.fits import assert_same
 from support.paths import TESTS
+from support.scikit import failed_checks
 
 from simplex_jax._src import models
 from simplex_jax._src.cli import main, verbs
@@ -126,3 +127,9 @@ def test_the_estimator(unigrams, tmp_path):
     np.testing.assert_array_equal(estimator.load(tmp_path / "model.npz").transform(COUNTS), shares)
     assert "alpha: Concentration of the shares, per topic." in estimator.__doc__
     assert all(f"    {parameter}: " in estimator.__doc__ for parameter in model.get_params())
+
+
+@pytest.mark.slow
+def test_the_checks_of_scikit_learn(unigrams):
+    estimator = importlib.import_module("simplex_jax._src.models.unigrams.estimator").Unigrams
+    assert failed_checks(estimator(2, passes=6, fractions="draw", random_state=0)) == {}
