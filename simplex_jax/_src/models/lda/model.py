@@ -8,7 +8,7 @@ Dirichlet(beta + counts), so SCIR, SGRLD and SMLD need only an estimate of the c
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ from simplex_jax._src.models.lda.kernel import (
 from simplex_jax._src.models.lda.seeds import Seeds
 from simplex_jax._src.models.topics import data
 from simplex_jax._src.models.topics import engine as engines
-from simplex_jax._src.models.topics.concentrations import LEARN, positive
+from simplex_jax._src.models.topics.concentrations import LEARN, GammaPrior, initial_concentration
 from simplex_jax._src.schedules import StepSize
 from simplex_jax._src.sharded_rows import sums
 
@@ -50,9 +50,6 @@ IN_ONE_PLACE = (
     "local 'integrated' needs documents in memory, on one device and in one process: use "
     "'collapsed'"
 )
-
-GammaPrior: TypeAlias = tuple[float, ArrayLike] | None
-"""Shape and rate of the Gamma prior of a learned concentration."""
 
 
 def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> int:
@@ -243,8 +240,10 @@ def configure(
         step_size = schedules.polynomial_decay(*step_size)
     schedules.check(step_size)
     full = shape if np.ndim(beta) == 2 else shape[1:]
-    first_alpha, learn_alpha, alpha_shape = _concentration("alpha", alpha, alpha_prior, shape[:1])
-    first_beta, learn_beta, beta_shape = _concentration("beta", beta, beta_prior, full)
+    first_alpha, learn_alpha, alpha_shape = initial_concentration(
+        "alpha", alpha, alpha_prior, ALPHA, shape[:1]
+    )
+    first_beta, learn_beta, beta_shape = initial_concentration("beta", beta, beta_prior, BETA, full)
     return Config(
         alpha=first_alpha,
         beta=first_beta,
@@ -391,31 +390,6 @@ def check_names(
         raise ValueError("beta can be learned with memoised counts only; give a number")
     if isinstance(beta, str) and seeded:
         raise ValueError("beta cannot be learned with seed words: give a number, or one per word")
-
-
-def _concentration(
-    name: str, value: ArrayLike | str, prior: GammaPrior, shape: tuple[int, ...]
-) -> tuple[jax.Array, str | None, float]:
-    """Return first values, how they are learned, and the shape of the prior that has them as mean.
-
-    The words are those of the option, see `concentrations.LEARN`; None for fixed concentrations.
-    """
-    if not isinstance(value, str):
-        if prior is not None:
-            raise ValueError(f"{name}_prior cannot be combined with a fixed {name}")
-        if np.ndim(value) == 1 and np.size(value) != shape[-1]:
-            raise ValueError(
-                f"{name} must be one number or {shape[-1]} of them; there are {np.size(value)}"
-            )
-        return positive(name, value, shape), None, 1.0
-    prior_shape, rate = prior or (1.0, None)
-    mean: ArrayLike = FIRST[name]
-    if rate is not None:
-        mean = prior_shape / arguments.as_float(f"{name}_prior", rate)
-    first = positive(f"{name}_prior", mean, shape)
-    if value == "learn" and np.ndim(mean):
-        raise ValueError(f"{name}_prior must be two numbers if one common {name} is learned")
-    return first, value, float(prior_shape)
 
 
 def _check_sweeps(local: str, sweeps: int, burn_in: int, *, expected: bool, memoised: bool) -> None:

@@ -8,10 +8,11 @@ Gamma prior is conjugate: c_i ~ Gamma(shape + sum_j t_ij, rate - sum_j log x_j) 
 """
 
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments, draws
@@ -31,6 +32,10 @@ class Evidence(NamedTuple):
     log_x: jax.Array  # sum of the logs of the Beta variables, at most 0
 
 
+GammaPrior: TypeAlias = tuple[float, ArrayLike] | None
+"""Shape and rate of the Gamma prior of a learned concentration."""
+
+
 class Prior(NamedTuple):
     """A Gamma prior of every concentration; the default is exponential."""
 
@@ -45,6 +50,35 @@ def positive(name: str, value: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
     if value.shape not in ((), shape[-1:], shape):
         raise ValueError(f"{name} of shape {value.shape} is not a scalar and does not fit {shape}")
     return jnp.broadcast_to(value, shape)
+
+
+def initial_concentration(
+    name: str,
+    value: ArrayLike | str,
+    prior: GammaPrior,
+    default: float,
+    shape: tuple[int, ...],
+) -> tuple[jax.Array, str | None, float]:
+    """Return first values, how they are learned, and the shape of the prior that has them as mean.
+
+    The words are those of `LEARN`, and None for fixed concentrations. Without a `prior`, that of
+    learned ones is exponential with the `default` as its mean.
+    """
+    if not isinstance(value, str):
+        if prior is not None:
+            raise ValueError(f"{name}_prior cannot be combined with a fixed {name}")
+        if np.ndim(value) == 1 and np.size(value) != shape[-1]:
+            raise ValueError(
+                f"{name} must be one number or {shape[-1]} of them; there are {np.size(value)}"
+            )
+        return positive(name, value, shape), None, 1.0
+    prior_shape, rate = prior or (1.0, None)
+    mean: ArrayLike = default
+    if rate is not None:
+        mean = prior_shape / arguments.as_float(f"{name}_prior", rate)
+    if value == "learn" and np.ndim(mean):
+        raise ValueError(f"{name}_prior must be two numbers if one common {name} is learned")
+    return positive(f"{name}_prior", mean, shape), value, float(prior_shape)
 
 
 def no_evidence(categories: int, dtype: jnp.dtype) -> Evidence:
