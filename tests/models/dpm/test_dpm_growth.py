@@ -43,7 +43,7 @@ def chain(capacity, **options):
         stream,
         STEPS,
         collect=dpm_mixture.labels_of,
-        grow=dpm_mixture.grown,
+        grow=dpm_mixture.State.grown,
         chunk=7,
     )
 
@@ -76,7 +76,7 @@ def test_growing_changes_nothing_but_room():
     state = start(kernel)
     larger = dpm_mixture.grow(state, 17)
     assert larger.occupancy.shape == (32,)
-    assert dpm_mixture.grown(larger) is None
+    assert dpm_mixture.State.grown(larger) is None
     np.testing.assert_allclose(
         dpm_mixture.log_predictive(FAMILY, larger.position, ROWS),
         dpm_mixture.log_predictive(FAMILY, state.position, ROWS),

@@ -203,7 +203,7 @@ def test_running_sums_do_not_drift(split_merge):
         stream,
         2016,
         collect=lambda state, info: info.moved,
-        grow=dpm_mixture.grown,
+        grow=dpm_mixture.State.grown,
     )
     assert moved.sum() * 100 > 500
     labels = np.asarray(state.labels)
@@ -308,7 +308,7 @@ def test_one_row_rows_alike_and_rows_without_data(table):
     )
     state = kernel.init(KEY, jnp.zeros(len(table), jnp.int32))
     state, labels = run(
-        KEY, kernel, state, stream, 200, collect=dpm_mixture.labels_of, grow=dpm_mixture.grown
+        KEY, kernel, state, stream, 200, collect=dpm_mixture.labels_of, grow=dpm_mixture.State.grown
     )
     assert labels.shape == (200, len(table))
     assert int(state.occupancy.sum()) == len(table)
@@ -369,7 +369,7 @@ def test_langevin_samplers_come_near_the_exact_one(sampler):
         3000,
         collect=dpm_mixture.labels_of,
         thin=10,
-        grow=dpm_mixture.grown,
+        grow=dpm_mixture.State.grown,
     )
     late = labels[150:]
     assert (late[:, 0, None] == late[:, :30]).mean() > 0.9
