@@ -230,3 +230,10 @@ def test_more_topics_than_draws_can_tell_apart_are_refused(monkeypatch):
     memory.check(from_counts(counts), lda.resolve(counts, 8))
     with pytest.raises(ValueError, match="9 topics of 5 words are more than 40 numbers"):
         memory.check(from_counts(counts), lda.resolve(counts, 9))
+
+
+@pytest.mark.parametrize("words", [3, 5])
+def test_a_kernel_is_built_for_the_words_of_the_corpus(words):
+    """Words beyond the shape would be counted as the last one."""
+    with pytest.raises(ValueError, match=rf"shape must be \(K, 4\).*\(2, {words}\)"):
+        lda.build(np.array([[3, 2, 0, 0], [0, 0, 2, 3]]), (2, words))

@@ -176,10 +176,15 @@ def build(
         (50, 2, 4)
     """
     if not isinstance(corpus, DeviceCorpus | HostCorpus | Pages):  # as those who fit have it
-        corpus = data.on_host(data.as_data(corpus))
-    documents, tokens = _size(corpus)
+        documents = data.as_data(corpus)
+        if (words := data.size_of(documents).words) != shape[1]:
+            raise ValueError(
+                f"shape must be (K, {words}), for the words of the corpus; it is {shape}"
+            )
+        corpus = data.on_host(documents)
+    number, tokens = _size(corpus)
     if batch_size is None:
-        batch_size = default_batch_size(documents, tokens, shape)
+        batch_size = default_batch_size(number, tokens, shape)
     config = configure(
         shape,
         alpha=alpha,
@@ -196,7 +201,7 @@ def build(
         expected=expected,
         engine=engine,
         step_size=step_size,
-        batch_size=check_batch_size(batch_size, documents),
+        batch_size=check_batch_size(batch_size, number),
     )
     return build_from(corpus, config, devices)
 

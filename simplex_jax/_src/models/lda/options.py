@@ -233,9 +233,8 @@ _SAMPLED = 0.1  # most of the time of a run that samples take by default
 _SEED_SHARE = 0.01  # of the tokens of an average topic, for a seed word
 _MOST_COUNTED = 2**31 - 1
 _ENTRIES = 1 << 24  # entries of a corpus on disk read at a time
-_WORK = (
-    10_000_000  # tokens plus entries of the topics, of all chains: 400 passes a minute of 2 cores
-)
+# Tokens plus entries of the topics, of all chains, for which two cores do 400 passes in a minute.
+_WORK = 10_000_000
 
 
 def resolve_options(data: Training, heldout: Heldout | None, options: Options) -> Options:
