@@ -5,7 +5,7 @@ from simplex_jax._src.models.dpm import Fit, build, families, fit
 
 __all__ = ["Fit", "build", "families", "fit"]
 
-show(families)
+show(__name__, families)
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ from simplex_jax._src.geometry.metrics import hessian_metric
 
 __all__ = ["hessian_metric", "manifolds", "mirror", "von_mises_fisher"]
 
-show(manifolds, mirror, von_mises_fisher)
+show(__name__, manifolds, mirror, von_mises_fisher)
 
 
 def __dir__() -> list[str]:

@@ -19,7 +19,7 @@ from simplex_jax._src.border import show
 from simplex_jax._src.samplers import *  # noqa: F403
 from simplex_jax._src.samplers import __all__
 
-show(*(globals()[name] for name in __all__))
+show(__name__, *(globals()[name] for name in __all__))
 
 
 def __dir__() -> list[str]:

@@ -39,7 +39,7 @@ assert len(lda.fit([[1, 2], [3, 4]], 2, passes=1).topics) == 2
 assert "x" in evaluate.summary({"x": jnp.arange(8.0).reshape(2, 4) ** 2})
 
 wants = {
-    "evaluate.plots": lambda: evaluate.plots.trace,
+    "evaluate.plots": lambda: evaluate.plots.trace([1.0, 2.0]),
     "Progress": lambda: runtime.Progress(),
     "simplex_jax.sklearn": lambda: __import__("simplex_jax.sklearn"),
 }

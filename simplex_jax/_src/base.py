@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import Partial
 
 from simplex_jax._src import arguments
@@ -47,6 +48,32 @@ class Kernel(NamedTuple):
 
     init: Init
     update: Update
+
+    def __repr__(self) -> str:
+        return f"Kernel({_described(self.update)})"
+
+
+def _described(value: Any) -> str:
+    """Return a function as a call with what it binds; of arrays the shape, of records the type."""
+    function = value
+    bound: list[Any] = []
+    named: dict[str, Any] = {}
+    # JAX wraps a partial function of a `Partial`, to hash it.
+    while isinstance(function := getattr(function, "fun", function), functools.partial):
+        bound, named = [*function.args, *bound], {**function.keywords, **named}
+        function = function.func
+    if function is move:
+        return _described(bound[0])
+    if hasattr(function, "__qualname__"):
+        parts = [*map(_described, bound), *(f"{key}={_described(named[key])}" for key in named)]
+        name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+        return f"{name}({', '.join(parts)})" if parts else name
+    if isinstance(value, jax.Array | np.ndarray):
+        return f"{value.dtype}{list(value.shape)}" if value.shape else str(value)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_described(value[key])}' for key in value)}}}"
+    plain = isinstance(value, Kernel | bool | int | float | str | None)
+    return repr(value) if plain else f"{type(value).__name__}(...)"
 
 
 @functools.cache

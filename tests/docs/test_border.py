@@ -8,6 +8,8 @@ import ast
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 import types
 from pathlib import Path
 
@@ -129,6 +131,15 @@ def test_a_module_shows_what_is_public(name):
         value = getattr(module, entry)
         if isinstance(value, types.ModuleType):
             assert {*dir(value)} == {*value.__all__}
+
+
+@pytest.mark.parametrize(
+    "name", ["samplers.scir", "geometry.manifolds", "dpm.families", "evaluate.plots"]
+)
+def test_a_module_of_a_public_one_can_be_imported(name):
+    """In a process that has imported nothing else of the package."""
+    program = f"from simplex_jax.{name} import __all__; import simplex_jax.{name} as module"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_what_is_not_public_is_no_attribute():

@@ -275,6 +275,15 @@ def test_bad_positions_are_named(name, getkey):
             wrong.update(getkey(), kernel.init(getkey(), [1.0, 1.0]), jnp.array([0, 1]))
 
 
+def test_a_kernel_prints_its_settings():
+    labels = estimators.categorical(4)
+    kernel = scir.build(labels, {"a": 0.1}, 0.5, total="carried")
+    printed = "scir.update(alpha={'a': 0.1}, estimator=Estimator(...), step_size=0.5)"
+    assert repr(jax.tree.map(lambda leaf: leaf, kernel)) == f"Kernel({printed})"
+    kernel = base.product({"x": base.chains(scir.build(labels, jnp.ones(5), 0.5), 2)})
+    assert all(part in repr(kernel) for part in ("'x': Kernel(", "n=2", "alpha=float32[5]"))
+
+
 def test_smld_refuses_the_boundary_and_unknown_references(getkey):
     with pytest.raises(ValueError, match="position"):
         build("smld").init(getkey(), [0.0, 1.0])

@@ -5,7 +5,7 @@ drawn literally: a dollar sign does not start a formula.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -16,9 +16,8 @@ from simplex_jax._src.evaluate.diagnostics import finite
 from simplex_jax._src.evaluate.intervals import beta_interval, normal_interval
 from simplex_jax._src.extras import needed
 
-with needed("evaluate.plots"):
+if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 __all__ = [
     "comparison",
@@ -37,7 +36,7 @@ _SOFT = "#666666"
 _LABELS, _ROOM = 12, 40  # most labels on an axis, and letters that fit side by side
 
 
-def trace(samples: ArrayLike, name: str = "", axes: Axes | None = None) -> Axes:
+def trace(samples: ArrayLike, name: str = "", axes: "Axes | None" = None) -> "Axes":
     """Plot the trace of a scalar, a line for each chain, with R-hat and effective sample size.
 
     Args:
@@ -74,8 +73,8 @@ def trace(samples: ArrayLike, name: str = "", axes: Axes | None = None) -> Axes:
 def sparse_boxplots(
     log_p: ArrayLike | Mapping[str, ArrayLike],
     names: Sequence[str] | None = None,
-    axes: Axes | None = None,
-) -> Axes:
+    axes: "Axes | None" = None,
+) -> "Axes":
     """Draw box plots of the log-probabilities of each category, labelled in powers of ten.
 
     Boxes cover half of the samples, whiskers 95%; outliers are not drawn. The log scale shows how a
@@ -127,7 +126,7 @@ def sparse_boxplots(
     labels = [str(j) for j in range(categories)] if names is None else names
     axes.set_xticks(range(categories), labels, parse_math=False)
     axes.set(xlim=(-0.6, categories - 0.4), ylabel="probability")
-    axes.yaxis.set_major_locator(MaxNLocator(7, integer=True))
+    axes.locator_params("y", nbins=7, integer=True)
     axes.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
     axes.grid(axis="y", lw=0.5, alpha=0.5)
     if len(arrays) > 1:
@@ -139,8 +138,8 @@ def perplexity(
     metrics: Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Mapping[str, Any]]],
     key: str = "passes",
     measure: str = "perplexity",
-    axes: Axes | None = None,
-) -> Axes:
+    axes: "Axes | None" = None,
+) -> "Axes":
     """Plot held-out perplexity during training: thin for one sample, thick for the average.
 
     Args:
@@ -179,7 +178,7 @@ def perplexity(
         raise ValueError(f"no record has {measure}: fit with held-out documents")
     axes.set_xlabel({"seconds": "seconds of training"}.get(key, key), parse_math=False)
     axes.set_ylabel("held-out " + measure.replace("_", "-"), parse_math=False)
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
+    axes.yaxis.set_major_formatter("{x:,.12g}")
     axes.grid(axis="y", lw=0.5, alpha=0.5)
     if len(axes.lines) > 1:
         _legend(axes)
@@ -193,8 +192,8 @@ def topic_intervals(
     *,
     top: int = 10,
     level: float = 0.95,
-    axes: Axes | None = None,
-) -> Axes:
+    axes: "Axes | None" = None,
+) -> "Axes":
     """Plot the top words of a topic with their credible intervals.
 
     Args:
@@ -250,8 +249,8 @@ def shares_by(
     *,
     labels: Sequence[str] | None = None,
     name: str = "",
-    axes: Axes | None = None,
-) -> Axes:
+    axes: "Axes | None" = None,
+) -> "Axes":
     """Plot the mean share of a topic by a covariate: a line with a band, or points with bars.
 
     Args:
@@ -306,8 +305,8 @@ def curves(
     *,
     labels: Sequence[str] | None = None,
     name: str = "",
-    axes: Axes | None = None,
-) -> Axes:
+    axes: "Axes | None" = None,
+) -> "Axes":
     """Plot several quantities by time, as lines with bands, or by group, as points with bars.
 
     Args:
@@ -341,7 +340,7 @@ def curves(
 
 def comparison(
     entries: Sequence[compare.Entry],
-    axes: Sequence[Axes] | None = None,
+    axes: "Sequence[Axes] | None" = None,
     *,
     heldout: str = "held-out perplexity",
     coherence: str = "coherence (NPMI)",
@@ -395,14 +394,15 @@ def comparison(
         panel.minorticks_off()
         panel.set_xlabel("topics")
         panel.set_ylabel(name, parse_math=False)
-        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.12g}"))
+        panel.yaxis.set_major_formatter("{x:,.12g}")
         panel.grid(axis="y", lw=0.5, alpha=0.5)
     return pair
 
 
 def figure(columns: int = 1, width: float = 5.6, height: float = 3.6) -> np.ndarray:
     """Return the axes of a new figure, [columns], each `width` by `height` inches."""
-    from matplotlib import pyplot  # here, since it selects a display
+    with needed("evaluate.plots"):
+        from matplotlib import pyplot  # here, since it is slow to import, and selects a display
 
     size = (width * columns, height)
     _, axes = pyplot.subplots(1, columns, squeeze=False, figsize=size, layout="constrained")
@@ -411,11 +411,11 @@ def figure(columns: int = 1, width: float = 5.6, height: float = 3.6) -> np.ndar
     return axes[0]
 
 
-def _axes(axes: Axes | None) -> Axes:
+def _axes(axes: "Axes | None") -> "Axes":
     return figure()[0] if axes is None else axes
 
 
-def _legend(axes: Axes) -> None:
+def _legend(axes: "Axes") -> None:
     for text in axes.legend(frameon=False, fontsize="small").get_texts():
         text.set_parse_math(False)
 
@@ -430,8 +430,8 @@ def triangle(
     *,
     log_density: Callable[[np.ndarray], ArrayLike] | None = None,
     names: Sequence[str] = ("1", "2", "3"),
-    axes: Axes | None = None,
-) -> Axes:
+    axes: "Axes | None" = None,
+) -> "Axes":
     """Plot samples on the simplex of three categories, as an equilateral triangle.
 
     Args:
@@ -472,7 +472,7 @@ def triangle(
     return axes
 
 
-def _shade(axes: Axes, log_density: Callable[[np.ndarray], ArrayLike]) -> None:
+def _shade(axes: "Axes", log_density: Callable[[np.ndarray], ArrayLike]) -> None:
     """Shade a density, evaluated at cell centres, which are never corners."""
     x, y = np.meshgrid((np.arange(_GRID) + 0.5) / _GRID, (np.arange(_GRID) + 0.5) / _GRID)
     points = np.stack([x.ravel(), y.ravel() * _CORNERS[2, 1]], axis=-1)
@@ -489,7 +489,7 @@ def _shade(axes: Axes, log_density: Callable[[np.ndarray], ArrayLike]) -> None:
     axes.imshow(picture, origin="lower", extent=extent, cmap="Greys", vmin=0, vmax=1.6, zorder=0)
 
 
-def sphere(x: ArrayLike, *, centre: ArrayLike | None = None, axes: Axes | None = None) -> Axes:
+def sphere(x: ArrayLike, *, centre: ArrayLike | None = None, axes: "Axes | None" = None) -> "Axes":
     """Plot unit vectors in space, seen from far away; those on the far side are faint.
 
     Args:
@@ -545,7 +545,7 @@ def _view(direction: ArrayLike) -> np.ndarray:
     return np.stack([right, np.cross(normal, right), normal])
 
 
-def _line(axes: Axes, curve: np.ndarray) -> None:
+def _line(axes: "Axes", curve: np.ndarray) -> None:
     """Draw the near side of a curve."""
     visible = np.where(curve[:, 2:] >= 0, curve[:, :2], np.nan)
     axes.plot(*visible.T, color="#cccccc", lw=0.6, zorder=0)
@@ -557,7 +557,7 @@ def _dots(n: int) -> dict[str, Any]:
     return {"s": 16 / crowd**0.5, "alpha": max(0.8 / crowd**0.4, 0.12), "linewidths": 0}
 
 
-def _bare(axes: Axes | None) -> Axes:
+def _bare(axes: "Axes | None") -> "Axes":
     if axes is None:
         (axes,) = figure(width=4.2, height=4.0)
     axes.set_aspect(1)

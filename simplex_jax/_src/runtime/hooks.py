@@ -108,7 +108,9 @@ def calls_of(callbacks: Sequence[Callback]) -> Calls:
         for name in Calls._fields[1:]:
             if not isinstance(callback, Hook) and callable(getattr(callback, name, None)):
                 kind = type(callback).__name__
-                raise TypeError(f"the hook {kind} has a method {name!r}: derive it from hooks.Hook")
+                raise TypeError(
+                    f"the hook {kind} has a method {name!r}: derive it from runtime.Hook"
+                )
     hooks = [callback for callback in callbacks if isinstance(callback, Hook)]
     return Calls(
         callbacks,

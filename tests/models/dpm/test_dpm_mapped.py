@@ -32,13 +32,13 @@ def address(array: object) -> int:
 
 
 def test_rows_stay_in_their_file(mapped: np.memmap) -> None:
-    assert address(families.on_device(mapped)) == mapped.ctypes.data
+    assert address(family_rows.on_device(mapped)) == mapped.ctypes.data
     family = families.diagonal_gaussian_of(np.array(mapped))
     assert address(data.as_data(data.Given(mapped, family)).rows) == mapped.ctypes.data
     # Rows 16 and later begin at a multiple of 64 bytes, rows 1 and later do not.
-    assert address(families.on_device(mapped[16:])) == mapped[16:].ctypes.data
-    np.testing.assert_array_equal(families.on_device(mapped[1:]), mapped[1:])
-    np.testing.assert_array_equal(families.on_device(mapped[:, 1:]), mapped[:, 1:])
+    assert address(family_rows.on_device(mapped[16:])) == mapped[16:].ctypes.data
+    np.testing.assert_array_equal(family_rows.on_device(mapped[1:]), mapped[1:])
+    np.testing.assert_array_equal(family_rows.on_device(mapped[:, 1:]), mapped[:, 1:])
 
 
 def test_rows_that_have_to_be_copied_must_fit_the_memory(
@@ -46,14 +46,14 @@ def test_rows_that_have_to_be_copied_must_fit_the_memory(
 ) -> None:
     np.save(tmp_path / "doubles.npy", points(300, 4).astype(np.float64))
     doubles = np.load(tmp_path / "doubles.npy", mmap_mode="r")
-    assert families.on_device(doubles).dtype == jnp.zeros(0).dtype
+    assert family_rows.on_device(doubles).dtype == jnp.zeros(0).dtype
     monkeypatch.setattr(devices, "memory", lambda: 4000)
-    families.on_device(mapped)
+    family_rows.on_device(mapped)
     with pytest.raises(ValueError, match=r"rows stay in their file if .* \.npy file of float32"):
-        families.on_device(mapped[1:])
+        family_rows.on_device(mapped[1:])
     if jnp.zeros(0).dtype == jnp.float32:
         with pytest.raises(ValueError, match=r"all of an \.npy file of float32"):
-            families.on_device(doubles)
+            family_rows.on_device(doubles)
 
 
 @pytest.mark.slow

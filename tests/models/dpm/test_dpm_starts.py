@@ -194,7 +194,7 @@ class Late:
         ({"chains": 10**9}, ValueError, r"the run needs at least .* or fewer chains"),
         ({"capacity": 2 * 10**9}, ValueError, r"the run needs at least .* a smaller capacity"),
         ({"resume": True}, ValueError, "checkpoint must name the directory to resume from"),
-        ({"hooks": [Late()]}, TypeError, "derive it from hooks.Hook"),
+        ({"hooks": [Late()]}, TypeError, "runtime.Hook"),
         ({"checkpoint": "file"}, CheckpointError, "is a file: give a directory"),
         ({"checkpoint": "file/below"}, CheckpointError, "is a file: give a directory"),
         ({"checkpoint": "file", "resume": True}, CheckpointError, "is a file: give a directory"),

@@ -46,7 +46,8 @@ def fit(rows: Any, arguments: Arguments) -> Fit:
             `corpus.from_texts` counts with its default options; a data frame, or a mapping from
             names to columns, of numbers, categories and counts (see `kinds`); or rows in the form
             that `family` expects.
-            A memory-mapped table of numbers stays in its file, see `families.on_device`.
+            A memory-mapped table (`np.load(..., mmap_mode="r")`) stays in its file, which must not
+            change meanwhile, if the device is a CPU and that is all of an .npy file of float32.
         {options}
 
     Returns:

@@ -48,7 +48,7 @@ from simplex_jax._src.draws.bits import use_up
 from simplex_jax._src.draws.categorical import choose_by_native_code
 from simplex_jax._src.draws.keys import by_native_code, to_jax_key, words_by_native_code
 from simplex_jax._src.models import growth
-from simplex_jax._src.models.dpm import families, split_merge
+from simplex_jax._src.models.dpm import split_merge
 from simplex_jax._src.models.dpm import state as dpm_state
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
@@ -677,7 +677,7 @@ def log_predictive(family: Family, mixture: Mixture, rows: PyTree) -> jax.Array:
     dG_0(\theta) \big)`: the weight of the sticks beyond C has the prior predictive density. Factors
     that the family omits are omitted. The mixture has no axis of chains.
     """
-    rows = families.on_device(rows)
+    rows = family_rows.on_device(rows)
     size, capacity = family_rows.size(rows), mixture.log_weights.shape[0]
     at_once = rows_at_once(rows, size, capacity)
     parts = in_parts(jnp.arange(size, dtype=jnp.int32), at_once, size)

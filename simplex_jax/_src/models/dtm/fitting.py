@@ -16,7 +16,7 @@ from simplex_jax._src.base import Kernel
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import Corpus, split_tokens, to_vocabulary
 from simplex_jax._src.draws.keys import by_native_code, split
-from simplex_jax._src.evaluate import diagnostics, matching
+from simplex_jax._src.evaluate import diagnostics, matching, plots
 from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.evaluate.fits import Topics
 from simplex_jax._src.models import goal
@@ -258,8 +258,6 @@ class Fit(CountFit):
         Raises:
             ValueError: There is no such topic, word or group.
         """
-        from simplex_jax._src.evaluate import plots  # here, since it needs Matplotlib
-
         number, slices = self.settings.num_topics, self.slices
         if not 0 <= topic < number:
             raise ValueError(f"topic must be from 0 to {number - 1}; it is {topic}")

@@ -7,7 +7,7 @@ import numpy as np
 
 from simplex_jax._src.corpus import frames, to_vocabulary
 from simplex_jax._src.corpus.corpus import printable
-from simplex_jax._src.evaluate import composition, covariates, diagnostics
+from simplex_jax._src.evaluate import composition, covariates, diagnostics, plots
 from simplex_jax._src.evaluate.coherence import top_words
 from simplex_jax._src.evaluate.covariates import Design, Term
 from simplex_jax._src.extras import needed
@@ -117,8 +117,6 @@ class Effects(NamedTuple):
         # Imported here because matplotlib is slow to import.
         with needed("the plot of effects"):
             from matplotlib.figure import Figure
-
-        from simplex_jax._src.evaluate import plots
 
         if topics is None:
             topics = np.argsort(-self.prevalence, kind="stable")[:_SHOWN].tolist()

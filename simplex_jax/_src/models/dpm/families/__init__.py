@@ -10,7 +10,7 @@ from simplex_jax._src.models.dpm.families.diagonal_gaussian import (
     diagonal_gaussian,
     diagonal_gaussian_of,
 )
-from simplex_jax._src.models.dpm.families.family import Family, multinomial_rows, on_device
+from simplex_jax._src.models.dpm.families.family import Family, multinomial_rows
 from simplex_jax._src.models.dpm.families.family import Simplex as Simplex
 from simplex_jax._src.models.dpm.families.gaussian import gaussian, gaussian_of
 from simplex_jax._src.models.dpm.families.multinomial import multinomial
@@ -28,7 +28,6 @@ __all__ = [
     "gaussian_of",
     "multinomial",
     "multinomial_rows",
-    "on_device",
     "one_of",
     "poisson",
     "product",

@@ -302,15 +302,6 @@ def on_device(rows: PyTree) -> PyTree:
 
     Raises:
         ValueError: A table has to be copied, and memory is too small.
-
-    Example:
-        >>> import tempfile, numpy as np
-        >>> from simplex_jax.dpm import families
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     np.save(f"{folder}/rows.npy", np.zeros((100, 4), np.float32))
-        ...     rows = families.on_device(np.load(f"{folder}/rows.npy", mmap_mode="r"))
-        >>> rows.shape
-        (100, 4)
     """
     return jax.tree.map(_on_device, rows)
 
