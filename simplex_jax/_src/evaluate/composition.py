@@ -9,6 +9,8 @@ from scipy import special
 _NUMBERS = 2**22  # regressed at once
 _ALONE = 1e-9  # 1 - leverage below which no other document determines a document's variance
 _LEAST = 3  # degrees of freedom, so that every distribution has a variance
+_MOST_STEPS, _CLOSE = 200, 1e-12  # to a quantile; relative to the deviation
+_FAR, _TINY = 1e30, 1e-300  # in widths, and the least width
 _NEGLIGIBLE = 1e-12  # of the largest weight; smaller ones do not change degrees of freedom
 
 
@@ -113,7 +115,7 @@ def pool(means: ArrayLike, errors: ArrayLike, freedom: ArrayLike, *, level: floa
     Given a draw, a term has a Student t distribution with location, scale and `freedom`; the
     posterior is their mixture (Tanner 1993, section 3.4; Treier and Jackman 2008). Coefficients
     drawn for each draw would converge to it, but it is free of their noise: mean, deviation and
-    quantiles are those of the mixture itself, the quantiles by bisection.
+    quantiles are those of the mixture itself.
 
     Args:
         means: Terms of each draw, [S, ...]; NaN to leave a draw out.
@@ -145,17 +147,31 @@ def pool(means: ArrayLike, errors: ArrayLike, freedom: ArrayLike, *, level: floa
     within = average(scales**2) * degrees / (degrees - 2)
     sd = np.sqrt(within + average((centres - mean) ** 2))
 
+    widths = np.maximum(scales, _TINY)
+    top = special.gammaln((degrees + 1) / 2) - special.gammaln(degrees / 2)
+    top -= np.log(degrees * np.pi) / 2  # log of the density at the centre
+
     def quantile(p: float) -> np.ndarray:
         # The quantiles of all components, and so of the mixture, are between these two.
         reach = special.stdtrit(degrees, p) * scales
         low = np.where(counted, centres + reach, np.inf).min(axis=0)
         high = np.where(counted, centres + reach, -np.inf).max(axis=0)
-        for _ in range(50):
-            middle = (low + high) / 2
-            steps = (middle - centres) / np.maximum(scales, 1e-300)
-            below = average(special.stdtr(degrees, steps)) < p
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return (low + high) / 2
+        place, step = (low + high) / 2, high - low
+        for _ in range(_MOST_STEPS):
+            moving = np.abs(step) > _CLOSE * sd
+            if not moving.any():
+                break
+            x = np.clip((place - centres) / widths, -_FAR, _FAR)
+            excess = average(special.stdtr(degrees, x)) - p
+            low, high = np.where(excess < 0, place, low), np.where(excess < 0, high, place)
+            density = average(np.exp(top - (degrees + 1) / 2 * np.log1p(x**2 / degrees)) / widths)
+            newton = -excess / np.maximum(density, _TINY)
+            # Newton's step, or half of the interval if that leaves it or hardly gets nearer.
+            near = np.abs(newton) < np.abs(step) / 2
+            near &= (low <= place + newton) & (place + newton <= high)
+            step = np.where(moving, np.where(near, newton, (low + high) / 2 - place), 0.0)
+            place = place + step
+        return place
 
     tail = (1 - level) / 2
     return Pooled(mean, sd, quantile(tail), quantile(1 - tail))

@@ -206,27 +206,37 @@ def _correlate(shares: jax.Array) -> tuple[jax.Array, jax.Array]:
     zero = jnp.zeros((documents, 1), shares.dtype)
     left = jnp.concatenate([zero, jnp.cumsum(shares, axis=1)[:, :-1]], axis=1)
     right = jnp.concatenate([jnp.cumsum(shares[:, :0:-1], axis=1)[:, ::-1], zero], axis=1)
-    rest = jnp.maximum(left + right, jnp.finfo(shares.dtype).tiny)
+    # Documents come last, since XLA sums along the last axis several times as fast.
+    rest = jnp.maximum(left + right, jnp.finfo(shares.dtype).tiny).T
+    shares = shares.T
+    topics = jnp.arange(len(shares))
 
-    def standard(x: jax.Array) -> jax.Array:
-        centred = x - jnp.mean(x, axis=0)
-        return centred / jnp.sqrt(jnp.mean(centred**2, axis=0))
+    def centred(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        mean = jnp.mean(x, axis=1)
+        apart = x - mean[:, None]
+        return mean, jnp.sqrt(jnp.mean(apart**2, axis=1)), apart
 
-    own = standard(shares)
+    _, deviation, apart = centred(shares)
+    own = apart / deviation[:, None]
 
-    def one(topic: jax.Array) -> tuple[jax.Array, jax.Array]:
-        mine = own[:, topic, None]
-        theirs = standard(shares / rest[:, topic, None])
-        back = standard(shares[:, topic, None] / rest)
-        influence, r = jnp.zeros_like(shares), jnp.zeros(shares.shape[1], shares.dtype)
-        for x, y in ((mine, theirs), (own, back)):
-            product = x * y
-            mean = jnp.mean(product, axis=0)
-            influence += (product - mean * (x**2 + y**2) / 2) / 2
-            r += mean / 2
-        return r, jnp.sqrt(jnp.mean(influence**2, axis=0) / (documents - 1))
+    def one_way(topic: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        mean, sd, apart = centred(shares / rest[topic])
+        return mean, sd, jnp.mean(own[topic] * apart, axis=1) / sd
 
-    return jax.lax.map(one, jnp.arange(shares.shape[1]))
+    # By the topic with which others are compared, and the others.
+    mean, sd, r = jax.lax.map(one_way, topics)
+
+    def error(topic: jax.Array) -> jax.Array:
+        influence = jnp.zeros_like(shares)
+        for x, ratio, at in (
+            (own[topic], shares / rest[topic], (topic,)),
+            (own, shares[topic] / rest, (slice(None), topic)),
+        ):
+            y = (ratio - mean[at][:, None]) / sd[at][:, None]
+            influence += x * y - r[at][:, None] * (x**2 + y**2) / 2
+        return jnp.sqrt(jnp.mean((influence / 2) ** 2, axis=1) / (documents - 1))
+
+    return (r + r.T) / 2, jax.lax.map(error, topics)
 
 
 def correlate(
