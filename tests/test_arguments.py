@@ -21,5 +21,5 @@ def test_whole_numbers_beyond_32_bits_are_what_they_are(value):
 
 @pytest.mark.parametrize("value", [10**400, [10**30, 1], [[2**40], [1]]], ids=["a", "b", "c"])
 def test_numbers_that_no_array_holds_are_refused_by_name(value):
-    with pytest.raises(ValueError, match="alpha must be a number or an array of numbers"):
+    with pytest.raises(ValueError, match=r"^alpha "):
         arguments.as_float("alpha", value)

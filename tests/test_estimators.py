@@ -199,7 +199,7 @@ def test_a_reference_of_derivatives_has_no_empty_category():
     reference = jnp.log(jnp.array([0.5, 0.5, 0.0]))
     given = (expected_counts, 7, reference, jnp.ones(3))
     estimators.control_variate(*given)
-    with pytest.raises(ValueError, match=r"reference must be finite, .* at index \(2,\)"):
+    with pytest.raises(ValueError, match=r"reference .* at index \(2,\)"):
         estimators.control_variate(*given, of="derivatives")
 
 
@@ -214,7 +214,7 @@ def test_labels_beyond_32_bits_are_out_of_range():
 def test_a_reference_is_like_the_position(getkey):
     at, seen = jnp.log(jnp.full(3, 1 / 3)), jnp.zeros((1, 3))
     for reference, counts, message in (
-        ([-1.0, -1.0, -1.0], jnp.ones(3), "reference must be one array or have the structure"),
+        ([-1.0, -1.0, -1.0], jnp.ones(3), r"^reference .*PyTreeDef"),
         (at, jnp.ones(2), r"reference_counts of shape \(2,\) does not broadcast"),
     ):
         estimator = estimators.control_variate(expected_counts, 7, reference, counts)
@@ -227,7 +227,11 @@ def test_counts_without_an_axis_of_categories_are_refused(sampler, getkey):
     """A sum that forgot its axis was taken for the count of each category."""
     rows = jnp.array([[1.0, 0.0, 2.0]])
     for counts_of, position, message in (
-        (lambda key, at, batch: batch.sum(), jnp.ones(3), r"one for each category, \(3,\)"),
+        (
+            lambda key, at, batch: batch.sum(),
+            jnp.ones(3),
+            r"^the estimated counts .*\(3,\); .*\(\)",
+        ),
         (lambda key, at, batch: batch.sum(axis=0), [jnp.ones((1, 3))] * 2, "structure"),
     ):
         kernel = sampler.build(estimators.subsampled(counts_of, 1), 0.5, 0.1)

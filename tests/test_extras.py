@@ -76,7 +76,7 @@ def test_command_without_click():
     result = _plain(COMMAND)
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1
-    assert "needs click: pip install 'simplex-jax[topics]'" in result.stderr
+    assert "click: pip install 'simplex-jax[topics]'" in result.stderr
 
 
 @pytest.mark.parametrize("change", ["import click\n", "from sklearn import base\n"])

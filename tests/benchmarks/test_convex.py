@@ -125,7 +125,7 @@ def test_bad_input_is_named():
             convex.simplex(wrong)
         with pytest.raises(ValueError, match="radius"):
             convex.ball(wrong)
-    with pytest.raises(ValueError, match=r"lower must be below upper; it is 1.0 at index \(1,\)"):
+    with pytest.raises(ValueError, match=r"lower .* 1.0 at index \(1,\)"):
         convex.box(jnp.array([0.0, 1.0]), 1.0)
     with pytest.raises(ValueError, match="do not broadcast"):
         convex.box(jnp.zeros(2), jnp.ones(3))

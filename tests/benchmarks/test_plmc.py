@@ -255,11 +255,11 @@ def test_bad_input_is_named(getkey):
         with pytest.raises(ValueError, match="step_size"):
             plmc.build(estimator, convex.simplex(), h)
     kernel = plmc.build(estimator, convex.simplex(), 0.1)
-    with pytest.raises(ValueError, match="position must be in the set"):
+    with pytest.raises(ValueError, match=r"^position "):
         kernel.init(getkey(), jnp.array([0.3, 0.3]))
-    with pytest.raises(ValueError, match="log density must be finite"):
+    with pytest.raises(ValueError, match=r"log density .*(inf|nan)$"):
         kernel.init(getkey(), jnp.array([0.0, 1.0]))
     wrong = plmc.build(gradients.density(jnp.sum), lambda x: x[..., :1], 0.1)
     state = wrong.init(getkey(), jnp.array([0.5]))
-    with pytest.raises(ValueError, match="the projection must have"):
+    with pytest.raises(ValueError, match=r"projection .*\[\(2,\)\]; .*\[\(1,\)\]$"):
         wrong.update(getkey(), state._replace(position=jnp.ones(2)), None)

@@ -273,18 +273,18 @@ def test_what_metropolis_cannot_correct_is_refused(getkey):
         space = SPACES["reduced natural"]
         return rld.build(estimator, 0.5, 0.1, parameterisation=space, metropolis=4)
 
-    with pytest.raises(ValueError, match="metropolis must be an integer"):
+    with pytest.raises(ValueError, match=r"^metropolis .*True$"):
         rld.build(estimators.categorical(4), 0.5, 0.1, metropolis=True)
     with pytest.raises(ValueError, match="log_likelihood is for the Metropolis correction"):
         rld.build(estimators.categorical(4), 0.5, 0.1, log_likelihood=mixture.log_likelihood)
     # Where a likelihood jumps its derivatives, here 0, are the same on either side.
     for likelihood in (mixture.log_likelihood, lambda y, batch: jnp.where(y[0] < y[1], 0.0, -9.0)):
         for estimator in (gradients.counts(likelihood, 4), gradients.counts(likelihood, 4, 2.0)):
-            with pytest.raises(ValueError, match="derivatives of a log likelihood need it"):
+            with pytest.raises(ValueError, match=r"gradients\.counts"):
                 corrected(estimator)
     kernel = corrected(estimators.categorical(4))
     state = kernel.init(getkey(), np.ones(3))
-    with pytest.raises(ValueError, match=r"must be all 4 data; this one has 2: use batches\.full"):
+    with pytest.raises(ValueError, match=r"must be all 4 .* 2: use batches\.full"):
         kernel.update(getkey(), state, labels[:2])
     # Counts that depend on the position, without their likelihood; and counts that are NaN.
     derivatives = gradients.counts_of(mixture.log_likelihood)

@@ -132,6 +132,6 @@ def test_a_result_has_its_code_unless_that_changed_during_the_run(tmp_path, monk
     assert about["digest"] == sources.digest(script)
     monkeypatch.setattr(kept, "_BEGUN", 0.0)
     assert kept.about()["digest"] is None
-    assert "changed during the run" in capsys.readouterr().err
+    assert "without its digest" in capsys.readouterr().err
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "elsewhere.py")])
     assert kept.about()["script"] is None

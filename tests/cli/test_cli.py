@@ -108,7 +108,7 @@ def test_documents_too_short_to_hold_out(tmp_path):
     assert refused, "one in four"
     result = invoke("lda", path, *every, "--seed", refused[0])
     assert result.exit_code == 0, result.stderr
-    assert "too short to hold some out: nothing will be predicted" in result.stderr
+    assert "too short to" in result.stderr
     result = invoke("lda", path, *every, "--seed", refused[0], "--holdout", 2)
     assert result.exit_code == 1
     assert "hold out more" in result.stderr

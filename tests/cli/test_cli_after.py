@@ -156,7 +156,7 @@ def test_topics_are_merged_by_a_file(run, tmp_path):
     assert invoke("lda", "report", out).exit_code == 0
     result = invoke("lda", "--resume", out, "--passes", 70)
     assert result.exit_code == 1
-    assert f"resume the run in {run[0]}" in result.stderr
+    assert f"the run in {run[0]}" in result.stderr
 
 
 def test_topics_are_dropped_named_and_reordered_by_a_table(run, tmp_path):
@@ -199,10 +199,10 @@ def test_names_alone_do_not_merge(run, tmp_path):
     (tmp_path / "names.txt").write_text("0+1 Both\n")
     result = invoke("lda", "report", run[0], "--topic-names", tmp_path / "names.txt")
     assert result.exit_code == 1
-    assert "names.txt:1: this line merges topics" in result.stderr
+    assert "names.txt:1: " in result.stderr
     (tmp_path / "edits.csv").write_text("number,name\n0,Boats\n")
     result = invoke("lda", "edit", run[0], tmp_path / "edits.csv", "--out", tmp_path / "edited")
-    assert "edits.csv:1: there is no column topic" in result.stderr
+    assert "no column topic" in result.stderr
 
 
 def test_topics_that_rise_and_fall_together(tmp_path):
@@ -217,7 +217,7 @@ def test_topics_that_rise_and_fall_together(tmp_path):
     assert result.exit_code == 0, result.stderr
     fitted = lda.load(run)
     assert len(fitted.correlations) == 3
-    assert "Topics that rise and fall together" in (run / "report.html").read_text()
+    assert '<section id="together">' in (run / "report.html").read_text()
     out = tmp_path / "together.csv"
     report = tmp_path / "with.html"
     arguments = ["--model", run, "--out", out, "--report", report]
@@ -226,7 +226,7 @@ def test_topics_that_rise_and_fall_together(tmp_path):
     assert "60 documents, 20 draws" in result.stderr
     assert out.read_text() == (run / "topic_correlations.csv").read_text()
     assert out.with_suffix(".svg").exists()
-    assert "one instead of the other" in report.read_text()
+    assert '<section id="together">' in report.read_text()
     assert invoke("lda", "correlate", *arguments).exit_code == 1
     result = invoke("lda", "correlate", *arguments[:4], "--overwrite", "--level", 0.5)
     assert f"shown in {run / 'report.html'}" in result.stdout

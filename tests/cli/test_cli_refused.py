@@ -56,12 +56,10 @@ def test_folders_of_a_user_are_never_removed(texts, tmp_path, command):
 def test_a_model_of_one_process_says_why(texts, command, monkeypatch):
     said = invoke(command, texts, "--distributed")
     assert said.exit_code == 2
-    assert f"{command} runs in one process: " in said.stderr.splitlines()[-1]
+    assert f"{command} runs in " in said.stderr.splitlines()[-1]
     assert "--distributed" not in invoke(command, "fit", "--help-all").output
     monkeypatch.setattr(pipeline.processes, "count", lambda: 2)
-    assert f"{command} runs in one process: " in refused(
-        command, texts, *COMMANDS[command], "--quiet"
-    )
+    assert f"{command} runs in " in refused(command, texts, *COMMANDS[command], "--quiet")
 
 
 EACH = [name if name == "lda" else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]
@@ -79,7 +77,7 @@ def test_a_directory_in_use_is_refused_at_once(texts, tmp_path, command):
         for given in (["--resume", out, "--quiet"], [texts, *options, "--out", out, "--overwrite"]):
             said = refused(command, *given)
             assert str(out) in said
-            assert "in use by another run (process " in said
+            assert "another run (process " in said
     assert (out / "config.json").read_bytes() == config
     assert invoke(command, "--resume", out, "--quiet").exit_code == 0
 
@@ -91,7 +89,7 @@ def test_a_run_among_the_texts_that_it_reads_is_refused(tmp_path, monkeypatch, g
     (tmp_path / "river.txt").write_text("river water")
     result = invoke("lda", tmp_path, *given)
     assert result.exit_code == 2
-    assert "would be among the texts" in result.stderr
+    assert "among the texts" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["river.txt"]
 
 
@@ -116,7 +114,7 @@ def test_a_vocabulary_of_one_word(tmp_path, command):
 @pytest.mark.parametrize("topics", [10**6, 10**9])
 def test_more_topics_than_tokens(texts, tmp_path, topics):
     said = refused("lda", texts, *TINY, "--topics", topics, "--out", tmp_path / "run")
-    assert "num_topics must be at most" in said
+    assert "error: num_topics must" in said
     assert not (tmp_path / "run").exists()
 
 
@@ -208,7 +206,7 @@ def test_a_mistyped_command_is_told_the_right_one():
 def test_a_step_at_which_a_sampler_diverges(texts, tmp_path):
     given = ["--topics", 2, "--sampler", "sgrld", "--step-size", 5, "--out", tmp_path / "run"]
     said = refused("lda", texts, *TINY, *given)
-    assert "step_size is 5.0: sgrld diverges at step sizes >= 2" in said
+    assert "step_size is 5.0: sgrld " in said
     assert not (tmp_path / "run").exists()
 
 
@@ -225,7 +223,7 @@ def test_more_than_the_memory_of_the_device(texts, tmp_path, monkeypatch, comman
         monkeypatch.setattr(devices, "memory", lambda: 100)
     given = [*TINY, *COMMANDS[command], *size, "--out", tmp_path / "run"]
     said = refused(command, texts, *given)
-    assert "of memory and the device has" in said
+    assert "the device has" in said
     assert remedy in said
     assert not (tmp_path / "run").exists()
 
@@ -268,5 +266,6 @@ def test_a_signal_while_a_run_compiles_leaves_nothing(texts, tmp_path, monkeypat
     monkeypatch.setattr("simplex_jax._src.runtime.driver._first", interrupt)
     result = invoke("lda", texts, *TINY, *COMMANDS["lda"], "--out", tmp_path / "run")
     assert result.exit_code == 130
-    assert result.stderr == "simplex-jax: interrupted before the results were written\n"
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("simplex-jax: interrupted ")
     assert not (tmp_path / "run").exists()

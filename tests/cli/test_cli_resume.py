@@ -119,10 +119,9 @@ def test_a_damaged_checkpoint_is_one_line_and_leftovers_go(texts, tmp_path):
         (out / name).write_text("half")
     result = invoke("lda", "--resume", out, "--quiet")
     assert result.exit_code == 0, result.stderr
-    assert result.stderr.splitlines() == [
-        f"simplex-jax: warning: checkpoint {str(newest)!r} is damaged and skipped: "
-        "its files do not match SHA256SUMS"
-    ]
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"simplex-jax: warning: checkpoint {str(newest)!r} is damaged")
+    assert "SHA256SUMS" in line
     left = sorted(str(path.relative_to(out)) for path in out.rglob(".*.tmp"))
     assert left == [".topics.npz.mine.tmp", "samples/.other.npz.0123abcd.tmp"]
 
@@ -142,7 +141,7 @@ def test_resume_refuses_other_settings(begun):
     for goal in (["--target-ess", 50], ["--time-limit", 9]):
         result = invoke("lda", "--resume", begun, *goal)
         assert result.exit_code == 2
-        assert "Error: target_ess and time_limit are for memoised counts" in result.stderr
+        assert "Error: target_ess and time_limit" in result.stderr
 
 
 def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
@@ -180,9 +179,7 @@ def test_a_finished_run_goes_on_to_another_length(texts, tmp_path, monkeypatch):
     before = [(out / name).read_bytes() for name in ("config.json", "summary.json")]
     result = invoke("lda", "--resume", out, "--steps", 50, "--quiet")
     assert result.exit_code == 1
-    assert (
-        "the run has already done 150 steps, and its length is 50: make it longer" in result.stderr
-    )
+    assert "already done 150 steps" in result.stderr
     assert before == [(out / name).read_bytes() for name in ("config.json", "summary.json")]
     assert part.exists(), "a run that is refused loses nothing"
 
@@ -194,14 +191,14 @@ def test_resume_where_nothing_was_saved_and_the_corpus_has_moved(begun, texts):
     assert "texts.txt" in result.stderr
     result = invoke("lda", moved, "--resume", begun, "--devices", 1)
     assert result.exit_code == 0, result.stderr
-    assert "ended before its first checkpoint: it starts from the beginning" in result.stderr
+    assert "its first checkpoint" in result.stderr
     assert (begun / "metrics.jsonl").read_text().count("\n") == 10
 
     moved.write_text("\n".join([*LINES[:-1], "river goal"]) + "\n")
     (begun / "summary.json").unlink()
     result = invoke("lda", moved, "--resume", begun)
     assert result.exit_code == 1
-    assert "these are not the data" in result.stderr
+    assert "not the data" in result.stderr
 
 
 def test_resume_wants_a_run(tmp_path):
@@ -254,4 +251,4 @@ def test_a_run_too_short_for_a_sample_has_results(texts, tmp_path):
     (run / "summary.json").unlink()  # as if it had ended while its results were written
     nothing_left = invoke("lda", "--resume", run)
     assert nothing_left.exit_code == 1
-    assert "too short for a sample: go on with more passes" in nothing_left.output
+    assert "--resume RUN --passes" in nothing_left.output

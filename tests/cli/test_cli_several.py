@@ -72,7 +72,7 @@ def test_numbers_of_topics_are_compared(command, texts, tmp_path):
     for arguments in (["report", out], ["--resume", out]):
         refused = invoke(name, *arguments)
         assert refused.exit_code == 1
-        assert f"give one of the runs in it, such as {out / runs[0]}" in refused.stderr
+        assert f"such as {out / runs[0]}" in refused.stderr
     (out / "notes.txt").write_text("mine")
     again = invoke(name, texts, *CUT, *options, *length)
     assert again.exit_code == 1
@@ -92,7 +92,7 @@ def test_the_same_command_goes_on_after_an_interruption(texts, tmp_path, monkeyp
         patched.setattr(verbs, "MetricsLog", lambda path: next(logs)(path))
         result = invoke("lda", *given, "--out", out, "--checkpoint-every", 0)
     assert result.exit_code == 130
-    assert "continue with: the same command, which keeps finished fits" in result.stderr
+    assert "keeps finished fits" in result.stderr
     assert not (out / "comparison.csv").exists()
 
     for other in (["--alpha", 0.3], ["--steps", 50], ["--holdout", 9]):

@@ -32,7 +32,7 @@ def test_a_lost_process_is_told_from_other_errors(error, lost, monkeypatch, caps
     assert ended == [(1, lost)]
     message = capsys.readouterr().err
     assert message.startswith("simplex-jax: process 2: error: ")
-    assert ("another process of the run has ended" in message) == lost
+    assert ("another process" in message) == lost
 
 
 @pytest.mark.parametrize(("lost", "count", "waits"), [(True, 2, 0), (True, 3, 1), (False, 2, 1)])

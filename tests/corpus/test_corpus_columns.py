@@ -62,7 +62,7 @@ def test_a_document_is_found_by_its_name_in_letters_or_in_parts(tmp_path):
     path = saved(tmp_path, "x.csv", "name,year\nb,2\ncaf\u00e9,1\ncafe\u0301,3\nth\u00e9,4\n")
     wanted = ["cafe\u0301", "caf\u00e9", "the\u0301"]
     assert columns_of(path, ["year"], wanted) == {"year": ["3", "1", "4"]}
-    with pytest.raises(CorpusError, match="1 of 2 documents are missing, the first is 'the'"):
+    with pytest.raises(CorpusError, match=r"1 of 2 .* 'the'"):
         columns_of(path, ["year"], ["b", "the"])
 
 
@@ -104,7 +104,7 @@ def test_columns_of_anndata(tmp_path, transpose):
         "kind": ["x", "y"],
         "cell": ["T", None],
     }
-    with pytest.raises(CorpusError, match=r"x.h5ad: column odd of .* is not of numbers, strings"):
+    with pytest.raises(CorpusError, match=r"x\.h5ad: column odd "):
         read_columns(path, ["odd"], transpose=transpose)
     with pytest.raises(CorpusError, match=r"x.h5ad: no column 'size' among .*cell"):
         read_columns(path, ["size"], transpose=transpose)
@@ -198,11 +198,11 @@ def no_category(table):
     [
         (
             mask_of("name", [False, True]),
-            r"the index of obs has no label at row 1 \(counted from 0",
+            r"index of obs .* row 1 \(counted from 0",
         ),
-        (mask_of("name", [False]), "the index of obs has 1 of 2 masks; write"),
-        (mask_of("age", [0, 0, 0]), "column age of obs has 3 of 2 masks"),
-        (no_strings, "the index of obs is not of strings"),
+        (mask_of("name", [False]), r"index of obs .* 1 of 2 masks"),
+        (mask_of("age", [0, 0, 0]), r"column age .* 3 of 2 masks"),
+        (no_strings, r"index of obs .* strings"),
         (no_category, "not an intact HDF5 file"),
     ],
 )
@@ -217,20 +217,20 @@ def test_masks_of_anndata_that_do_not_fit(masked, change, says):
 @pytest.mark.parametrize(
     ("name", "content", "names", "documents", "says"),
     [
-        ("x.csv", CSV, ["age"], None, "x.csv:1: no column 'age' among id, year, text, party; give"),
-        ("x.csv", "id,a,a\n1,2,3\n", ["a"], None, "x.csv:1: two columns are called 'a'"),
-        ("x.csv", CSV, ["year"], ["a", "c", "d"], "2 of 3 documents are missing, the first is 'c'"),
-        ("x.csv", CSV + "a,1,x,D\n", ["year"], ["a"], "two records are called 'a'; give"),
+        ("x.csv", CSV, ["age"], None, "x.csv:1: no column 'age'"),
+        ("x.csv", "id,a,a\n1,2,3\n", ["a"], None, r"x.csv:1: .* 'a'"),
+        ("x.csv", CSV, ["year"], ["a", "c", "d"], r"2 of 3 .* 'c'"),
+        ("x.csv", CSV + "a,1,x,D\n", ["year"], ["a"], r"records .* 'a'; .*--id-column"),
         ("x.csv", CSV + "c,1\n", ["year"], None, "x.csv:4: 2 fields instead of 4"),
-        ("x.csv", "", ["year"], None, "x.csv: the file is empty"),
-        ("x.jsonl", JSONL, ["age"], None, "x.jsonl: no column 'age' among id, year, text, party"),
+        ("x.csv", "", ["year"], None, r"x.csv: .*file is empty"),
+        ("x.jsonl", JSONL, ["age"], None, "x.jsonl: no column 'age'"),
         ("x.jsonl", '{"a": [1]}\n', ["a"], None, r"x.jsonl:1: field 'a' is \[1\]; give a string"),
         (
             "x.txt",
             "apple\n",
             ["a"],
             None,
-            "lines has no columns; give a file .* in one of h5ad, csv",
+            r"x.txt: lines .* h5ad, csv",
         ),
     ],
 )

@@ -166,5 +166,5 @@ def test_speeches_suggest_what_any_list_has(shared_data):
 
 def test_leaving_every_word_out_is_an_error():
     corpus = from_texts(["apple pear"], options=EVERY_WORD)
-    with pytest.raises(CorpusError, match="no word is left in any document; leave out fewer"):
+    with pytest.raises(CorpusError, match=r"^words to leave"):
         drop_words(corpus, ["apple", "pear"])

@@ -110,7 +110,7 @@ def test_a_transposed_matrix_is_told_and_turned(place, layout):
     else:
         write_h5ad(path, tall.T, "csc", obs=[f"w{i}" for i in range(3)], var=list("0123456"))
     for file in ({"vocabulary": place / "words"}, {"names": place / "names"}):
-        with pytest.raises(CorpusError, match=r"words are in rows: give --transpose"):
+        with pytest.raises(CorpusError, match="give --transpose"):
             read(path, **file)
         np.testing.assert_array_equal(read(path, **file, transpose=True).counts.toarray(), tall)
     corpus = read(path, vocabulary=place / "words", names=place / "names", transpose=True)
@@ -192,7 +192,7 @@ def test_dense(place, header, records):
     path = saved(place, "x.csv.gz", "\n".join([header, *records]))
     check(read(path, "dense"), WORDS, ("d1", "d2", "d3"))
     check(read(path, "dense", names=place / "names"), WORDS, NAMES)
-    with pytest.raises(CorpusError, match=r"x.csv.gz:1: no column of text .* or --format .* dense"):
+    with pytest.raises(CorpusError, match=r"x.csv.gz:1: .* or --format .* dense"):
         read(path)
 
 
@@ -313,12 +313,12 @@ def test_csv_may_say_its_separator(place):
     ("name", "content", "says"),
     [
         ("x.csv", "\nid\ttext\n1\tapple\n", r"x.csv:2: .*'id\\ttext'; .*tabs.* --format tsv"),
-        ("x.tsv", "id\ttext\n1\ta\tb\n", "x.tsv:2: 3 fields .*tabs or line ends: write CSV"),
-        ("x.tsv", 'id\ttext\n1\t"a\nb"\n', "x.tsv:3: 1 fields .*tabs or line ends: write CSV"),
+        ("x.tsv", "id\ttext\n1\ta\tb\n", r"x.tsv:2: 3 fields .* CSV"),
+        ("x.tsv", 'id\ttext\n1\t"a\nb"\n', r"x.tsv:3: 1 fields .* CSV"),
         ("x.tsv", "id\ttext\n1\ta\rb\n", "x.tsv:2: a carriage return .*convert"),
         ("x.csv", "id,text\r1,a\r2,b\n", "x.csv:1: a carriage return .*convert"),
         ("x.tsv", '"id"\t"text"\n"1"\t"apple"\n', "x.tsv:1: .* in quotes, .* or write CSV"),
-        ("x.csv", "\n\n", "x.csv: no record in the file"),
+        ("x.csv", "\n\n", "x.csv: no record"),
     ],
 )
 def test_remedies_of_tables_are_those_of_the_format(place, name, content, says):
@@ -362,7 +362,7 @@ def test_h5ad(place, layout, dtype):
     check(read(path), WORDS, NAMES)
     write_h5ad(path, COUNTS * 2, layout, name="layers/twice")
     np.testing.assert_array_equal(read(path, layer="twice").counts.toarray(), 2 * COUNTS)
-    with pytest.raises(CorpusError, match=r"no layer 'raw'; give one of these: X, twice"):
+    with pytest.raises(CorpusError, match=r"no layer 'raw'; .*: X, twice"):
         read(path, layer="raw")
 
 
@@ -403,7 +403,7 @@ def test_h5ad_in_pieces_whose_ends_are_of_a_small_type(place, monkeypatch):
 
 def test_h5ad_in_pieces_names_what_is_wrong(place):
     write_h5ad(place / "x.h5ad", np.log1p(COUNTS), "csr")
-    with pytest.raises(CorpusError, match="X has values that are not whole numbers"):
+    with pytest.raises(CorpusError, match=r"x.h5ad: X .*--layer .*none"):
         convert(place / "x.h5ad", place / "store")
     assert not (place / "store").exists()
     (place / "store").mkdir()
@@ -416,7 +416,7 @@ def test_h5ad_in_pieces_names_what_is_wrong(place):
 def test_h5ad_of_normalised_values_says_which_layers_there_are(place):
     write_h5ad(place / "x.h5ad", np.log1p(COUNTS), "csr")
     write_h5ad(place / "x.h5ad", COUNTS, "csr", name="layers/counts")
-    with pytest.raises(CorpusError, match=r"not whole numbers; give --layer .*: counts$"):
+    with pytest.raises(CorpusError, match=r"x.h5ad: X .*--layer .*: counts$"):
         read(place / "x.h5ad")
 
 
@@ -438,13 +438,13 @@ def test_counts_have_no_options_of_texts(place, options):
     sp.save_npz(place / "x.npz", sp.csr_array(COUNTS))
     (option,) = options
     formats = "folder, csv, tsv, jsonl, mallet, lines"
-    says = f"^{option}=.*: not supported by format npz; supported by {formats}"
+    says = f"^{option}=.* npz; .* {formats}"
     with pytest.raises(ValueError, match=says):
         read(place / "x.npz", text=TextOptions(**options))
     with pytest.raises(ValueError, match=says):
         convert(place / "x.npz", place / "store", text=TextOptions(**options))
     stored = convert(place / "x.npz", place / "store", text=TextOptions())
-    with pytest.raises(ValueError, match=f"^{option}=.*: not supported by format store"):
+    with pytest.raises(ValueError, match=f"^{option}=.* store; "):
         read(place / "store", text=TextOptions(**options))
     np.testing.assert_array_equal(read(place / "store").counts.toarray(), np.array(COUNTS))
     assert stored.documents == len(COUNTS)
@@ -461,7 +461,7 @@ def test_counts_have_no_options_of_texts(place, options):
 )
 def test_an_option_that_the_format_does_not_support(place, name, content, option, value):
     path = saved(place, name, content)
-    with pytest.raises(ValueError, match=f"{option}=.*: not supported by format") as caught:
+    with pytest.raises(ValueError, match=f"^{option}=.*: ") as caught:
         read(path, **{option: value})
     assert not isinstance(caught.value, CorpusError)
     with pytest.raises(TypeError, match=r"read\(\) got an unexpected .* 'colour'"):

@@ -89,5 +89,5 @@ def test_a_pickle_is_never_run(tmp_path, member):
 def test_standard_input_that_is_closed(monkeypatch):
     """As that of a program that was started with `<&-`."""
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(CorpusError, match=r"^-: standard input is closed; pass"):
+    with pytest.raises(CorpusError, match=r"^-: .*is closed"):
         read("-")

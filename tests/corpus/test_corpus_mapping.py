@@ -73,9 +73,9 @@ def test_what_cannot_be_mapped(vocabulary, says):
 def test_documents_without_a_known_word_are_empty():
     mapped = to_vocabulary(from_counts(sp.csr_array([[1, 0]]), ["a", "b"]), ["b"])
     assert (mapped.corpus.counts.nnz, mapped.corpus.counts.shape, mapped.unknown) == (0, (1, 1), 1)
-    with pytest.warns(UserWarning, match=r"x.txt: none of its 50 tokens is a word of the model"):
+    with pytest.warns(UserWarning, match="x.txt: none of its 50"):
         to_vocabulary(from_counts([[50]], ["a"]), ["b"], source="x.txt")
-    with pytest.raises(CorpusError, match=r"its 2 columns have no names, and .* first one is 'b'"):
+    with pytest.raises(CorpusError, match=r"its 2 .* first one is 'b'"):
         to_vocabulary(from_counts([[1, 0]]), ["b"])
 
 
@@ -84,5 +84,5 @@ def test_vectors_are_of_the_same_words_or_of_none():
     assert same_words(rows, ("a", "b")) == rows
     assert same_words(vectors.from_array(np.eye(2)), ["a", "b"]).vocabulary == ("a", "b")
     for words in (["b", "a"], ["a", "b", "c"], ["a"]):
-        with pytest.raises(CorpusError, match=r"x.npy: its 2 words are not the"):
+        with pytest.raises(CorpusError, match=r"x\.npy: its 2"):
             same_words(rows, words, source="x.npy")

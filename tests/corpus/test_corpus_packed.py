@@ -104,13 +104,13 @@ def encrypted():
         (
             zipped(**{"a": b"pear", "b": b"plum"}),
             "lines",
-            "a zip archive of 2 files; give an archive of one",
+            "zip archive of 2 files",
         ),
-        (zipped(**{".a": b"pear"}), None, "no file in the archive"),
-        (zipped(), None, "no file in the archive"),
+        (zipped(**{".a": b"pear"}), None, "no file in"),
+        (zipped(), None, "no file in"),
         (zipped(a=b"x" * 2**26, b=b"y" * 2**26), None, "decompression bomb"),
         (encrypted(), None, "cannot be unpacked .* without a password"),
-        (b"PK\x03\x04 not a zip file", None, "not an intact npz file"),
+        (b"PK\x03\x04 not a zip file", None, r"npz file .*save_npz"),
         (b"7z\xbc\xaf\x27\x1c\0", None, "a 7z archive; unpack it"),
         (b"Rar!\x1a\x07\x01", None, "a RAR archive"),
         (b"\x28\xb5\x2f\xfd\0", None, "packed by zstd"),
@@ -161,7 +161,7 @@ def test_errors_of_standard_input():
 
 
 def test_an_empty_path_is_not_the_current_folder():
-    with pytest.raises(CorpusError, match="the path is empty; name a file or a folder"):
+    with pytest.raises(CorpusError, match=r"^'': "):
         read("")
 
 
@@ -169,12 +169,12 @@ def test_a_pipe_is_not_an_empty_document(tmp_path):
     saved(tmp_path, b"apple", "a.txt")
     os.mkfifo(tmp_path / "b.txt")
     assert stat.S_ISFIFO((tmp_path / "b.txt").stat().st_mode)
-    with pytest.raises(CorpusError, match=r"b.txt: not a regular file"):
+    with pytest.raises(CorpusError, match=r"b.txt: .*regular file"):
         read(tmp_path, text=EVERY_WORD)
 
 
 @pytest.mark.parametrize("member", ["[Content_Types].xml", "mimetype"])
 def test_office_files_are_not_archives_of_texts(tmp_path, member):
     content = zipped(**{member: b"x", "xl/sharedStrings.xml": b"<si><t>apple</t></si>"})
-    with pytest.raises(CorpusError, match=r"x\.xlsx: this is an Excel workbook; save it as CSV"):
+    with pytest.raises(CorpusError, match=r"x\.xlsx: .* Excel .* CSV"):
         read(saved(tmp_path, content, "x.xlsx"), text=EVERY_WORD)

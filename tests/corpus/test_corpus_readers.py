@@ -158,7 +158,7 @@ def test_tables_in_a_folder_are_not_texts(tmp_path, packed):
     else:
         place.mkdir()
         (place / "a.csv").write_text(table)
-    with pytest.raises(CorpusError, match=r"a\.csv: a table among texts; put .* --format"):
+    with pytest.raises(CorpusError, match=r"a\.csv: a table .* --format"):
         read(place, text=EVERY_WORD)
     assert read(place, "folder", text=EVERY_WORD).names[0] == "a.csv"
 
@@ -224,9 +224,7 @@ def test_papers_that_are_not_utf_8(shared_data, tmp_path):
                 archive.extract(member, tmp_path, filter="data")
             if len(list(tmp_path.rglob("*.txt"))) == 200:
                 break
-    with pytest.raises(
-        CorpusError, match=r"\.txt:\d+: byte \d+ of the line is not utf-8; .*latin-1"
-    ):
+    with pytest.raises(CorpusError, match=r"\.txt:\d+: byte \d+ .* utf-8; .*latin-1"):
         read(tmp_path)
     corpus = read(tmp_path, encoding="latin-1")
     assert corpus.counts.shape[0] == 200

@@ -110,9 +110,9 @@ def test_a_new_format_is_one_record(tmp_path, monkeypatch):
     assert resolve(tmp_path / "x", Reading(layer="a")).format == "toy"
     assert having("layer") == "toy, 10x, h5ad"
     assert having("min_df") == "toy, folder, csv, tsv, jsonl, mallet, lines"
-    with pytest.raises(ValueError, match="give one of toy, store"):
+    with pytest.raises(ValueError, match=r"^format='tyo': .* toy, store"):
         read(tmp_path / "x", "tyo")
-    with pytest.raises(ValueError, match="names=y: not supported by format toy"):
+    with pytest.raises(ValueError, match=r"^names=y: .* toy"):
         read(tmp_path / "x", names="y")
 
 
@@ -145,10 +145,10 @@ def test_resolving_says_how_a_file_is_read(tmp_path, name, content, expected):
 @pytest.mark.parametrize(
     ("header", "columns", "says"),
     [
-        ("id,text,text", {}, "x.csv:1: two columns are called 'text'; give the columns different"),
-        ("id,Text, text", {}, "two columns are called 'text'"),
-        ("id,a,a", {"text_column": "a"}, "two columns are called 'a'"),
-        ("id,id,text", {}, "two columns are called 'id'"),
+        ("id,text,text", {}, r"x.csv:1: .*columns .* 'text'"),
+        ("id,Text, text", {}, r"columns .* 'text'"),
+        ("id,a,a", {"text_column": "a"}, r"columns .* 'a'"),
+        ("id,id,text", {}, r"columns .* 'id'"),
     ],
 )
 def test_a_column_that_is_there_twice_is_refused(tmp_path, header, columns, says):
@@ -185,7 +185,7 @@ def test_ngrams_case_and_tokens():
 
 @pytest.mark.parametrize("ngrams", [(0, 1), (2, 1), (1,), (1, 2, 3)])
 def test_bad_ngrams(ngrams):
-    with pytest.raises(ValueError, match="ngrams must be two whole numbers"):
+    with pytest.raises(ValueError, match=r"^ngrams "):
         TextOptions(ngrams=ngrams)
 
 
@@ -193,14 +193,14 @@ def test_bad_ngrams(ngrams):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("x.txt", "我们 喜欢\n苹果\n", "no word is left: .* or --token-pattern"),
+        ("x.txt", "我们 喜欢\n苹果\n", r"stop_words=none; .*--tokens blanks .* or --token-pattern"),
         ("x.txt", "\n".join(["我们 喜欢"] * 30 + ["apple"]), r"1 of 31 .* or --token-pattern"),
         ("x.json", '[{"text": "apple"},\n {"text": "pear"}]', r"x.json:1: not JSON .* `jq -c"),
         ("x.json", '[\n {"text": "apple"}]', r"x.json:1: not JSON on one line"),
-        ("x", '[{"text": "apple"}]', r"x:1: not a JSON object; write one object a line, as `jq -c"),
-        ("x.h5ad", "not HDF5\n", "not an HDF5 file; give a file that anndata wrote"),
-        ("x.npz", "not a zip\n", "not an intact npz file"),
-        ("x.mtx", "1 1 1\n", "not a matrix market file"),
+        ("x", '[{"text": "apple"}]', r"x:1: not a JSON .* `jq -c"),
+        ("x.h5ad", "not HDF5\n", "HDF5 file; "),
+        ("x.npz", "not a zip\n", r"npz file .*save_npz"),
+        ("x.mtx", "1 1 1\n", r"x.mtx:1: .*`%%MatrixMarket matrix"),
     ],
 )
 def test_the_remedy_fits_the_file(tmp_path, name, content, says):

@@ -60,9 +60,9 @@ def test_what_was_written_comes_back(tmp_path_factory, rows, block):
 def test_what_is_not_a_store_is_said_to_be_none(tmp_path):
     (tmp_path / "x.txt").write_text("apple\n")
     for path in (tmp_path / "x.txt", tmp_path):
-        with pytest.raises(CorpusError, match=r"^[^:]*: not a corpus made by `store`; make one"):
+        with pytest.raises(CorpusError, match=r"^[^:]*: .*`store`"):
             store.open(path)
-    with pytest.raises(CorpusError, match="no such file or directory"):
+    with pytest.raises(CorpusError, match=r"corpus\.json: no such"):
         store.open(tmp_path / "none")
 
 
@@ -96,8 +96,8 @@ def test_blocks_of_rows_are_the_rows(monkeypatch, most_rows, entries):
 def test_nothing_is_left_of_a_corpus_that_could_not_be_written(tmp_path):
     blocks = [sp.csr_array(COUNTS[:9]), sp.csr_array(-COUNTS)]
     for bad, says in (
-        (blocks, "documents from 9: .* which is out of range"),
-        ([sp.csr_array((2, 20), dtype=np.int32)], "every document is empty"),
+        (blocks, r"documents from 9: .* is -2"),
+        ([sp.csr_array((2, 20), dtype=np.int32)], "document is empty"),
         ([blocks[0], blocks[0][:, :3]], "3 words, not 20"),
     ):
         with pytest.raises(CorpusError, match=says):
@@ -124,7 +124,7 @@ def test_places_of_a_store(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "here", "link"]
     (tmp_path / "file").touch()
     missing = tmp_path / "no such corpus"
-    with pytest.raises(NotADirectoryError, match="file is a file; choose another place"):
+    with pytest.raises(NotADirectoryError, match=r"/file is a "):
         convert(missing, tmp_path / "file" / "new")
     with pytest.raises(FileExistsError, match="folder: already there"):
         convert(missing, tmp_path / "folder")
@@ -185,7 +185,7 @@ def test_what_cannot_be_converted_piece_by_piece(tmp_path):
     with pytest.raises(CorpusError, match=r"document 48 comes after document 49; sort the lines"):
         convert(tmp_path / "docword.x.txt", tmp_path / "a")
     (tmp_path / "vocab.txt").unlink()
-    with pytest.raises(CorpusError, match="no vocabulary next to it"):
+    with pytest.raises(CorpusError, match=r"x\.dat: no vocabulary"):
         convert(tmp_path / "x.dat", tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
@@ -294,7 +294,7 @@ def test_batches_are_uniform_subsets(tmp_path):
 def test_arguments_of_batches(stored):
     for arguments, says in (
         ((0, KEY), "batch_size"),
-        ((51, KEY), "batch_size 51 is larger than the data: at most 50"),
+        ((51, KEY), r"batch_size 51 .* 50"),
         ((5, KEY, -1), "first_step"),
     ):
         with pytest.raises(ValueError, match=says):
@@ -307,7 +307,7 @@ def test_documents_too_long_for_a_batch_are_refused(tmp_path):
     counts = sp.csr_array(np.full((3, 64), 2**24, np.int32))
     huge = store.write(tmp_path / "x", from_counts(counts))
     assert huge.tokens == 3 * 64 * 2**24
-    with pytest.raises(ValueError, match=r"2147483648 tokens, .*; give a smaller one"):
+    with pytest.raises(ValueError, match="2147483648 tokens"):
         store.batches(huge, 2, KEY)
 
 
@@ -362,6 +362,6 @@ def test_an_error_in_the_thread_reaches_the_loop(stored, monkeypatch):
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(store.Stored, "batch", fails)
-    with pytest.raises(OSError, match="the disk is gone"):
+    with pytest.raises(OSError, match="disk is gone"):
         next(store.batches(stored, 5, KEY))
     assert ended()

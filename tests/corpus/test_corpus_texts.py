@@ -44,7 +44,7 @@ def test_names_are_those_of_the_corpus(place, name):
 
 def test_counts_have_no_texts(place):
     (place / "x.dat").write_text("1 0:1\n")
-    with pytest.raises(CorpusError, match=r"ldac has no texts; give the texts themselves: .*csv"):
+    with pytest.raises(CorpusError, match=r"x\.dat: ldac .*: folder, csv"):
         corpus.read_texts(place / "x.dat", format="ldac")
 
 
@@ -82,7 +82,7 @@ def test_texts_are_a_corpus(kind):
 def test_words_that_other_options_have_made_are_told():
     """They were counted as if they were in no text."""
     texts, vocabulary = ["New York, an oak"], ["New York", "a", "oak", "ne\u0301e"]
-    said = r"2 of 4 words .* not counted: TextOptions\(\) cannot produce words such as 'New York'"
+    said = r"2 of 4 words .* not counted: TextOptions\(\) .* 'New York'"
     with pytest.warns(UserWarning, match=said):
         result = count_texts(texts, vocabulary)
     assert result.counts.toarray().tolist() == [[0, 0, 1, 0]]
@@ -113,10 +113,10 @@ def test_other_data_are_left_alone(data):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        ("the river", "texts: one string or path, 'the river', in place of several texts; give a"),
-        (Path("a.txt"), "'a.txt', in place of several texts"),
-        ([None, "a river"], r"text 0 \(counted from 0\) is None, not a string; give one string a"),
-        (["a river", None], r"text 1 \(counted from 0\) is None, not a string; give one string a"),
+        ("the river", r"^texts: .*, 'the river', "),
+        (Path("a.txt"), r"^texts: .*, 'a.txt', "),
+        ([None, "a river"], r"text 0 \(counted from 0\) is None"),
+        (["a river", None], r"text 1 \(counted from 0\) is None"),
     ],
 )
 def test_what_is_not_texts_is_told(data, told):
@@ -128,10 +128,10 @@ def test_what_is_not_texts_is_told(data, told):
 @pytest.mark.parametrize(
     ("texts", "told"),
     [
-        (["a river", np.nan], r"text 1 \(counted from 0\) is nan, not a string; give one string a"),
+        (["a river", np.nan], r"text 1 \(counted from 0\) is nan"),
         ([b"a river"], r"text 0 \(counted from 0\) is b'a river', not a string"),
-        ([["a", 1]], r"text 0 .* is \['a', 1\], not a string; .* or a list of its tokens"),
-        ({"text": ["a river"]}, "texts: a dict in place of several texts; give one of its columns"),
+        ([["a", 1]], r"text 0 .* is \['a', 1\], not a string"),
+        ({"text": ["a river"]}, r"^texts: a dict "),
     ],
     ids=["missing", "bytes", "words", "mapping"],
 )
@@ -143,5 +143,5 @@ def test_tables_and_missing_texts_are_told(texts, told):
 
 def test_a_data_frame_is_not_taken_for_the_names_of_its_columns():
     frame = pytest.importorskip("pandas").DataFrame({"text": ["a river"]})
-    with pytest.raises(CorpusError, match="a DataFrame in place of several texts; give one of its"):
+    with pytest.raises(CorpusError, match=r"^texts: a DataFrame "):
         corpus.from_texts(frame, options=TextOptions(min_df=1, max_df=1.0))

@@ -66,9 +66,9 @@ def test_a_corpus_without_tokens_and_tables_that_cannot_be():
     assert corpus.starts.tolist() == [0, 0, 0]
     assert device.capacity(corpus, 1) == 1
     assert compact(device.select(corpus, jnp.arange(2)), 1).lengths.tolist() == [0, 0]
-    with pytest.raises(ValueError, match="counts must have at least one document"):
+    with pytest.raises(ValueError, match=r"^counts .*one document"):
         device.to_device(sp.csr_array((0, 3), dtype=np.int32))
-    with pytest.raises(ValueError, match="counts must have at most"):
+    with pytest.raises(ValueError, match=r"^counts .* 2 devices"):
         device.to_device(sp.csr_array(np.full((130, 1), 2**24, np.int64)))
     with pytest.raises(ValueError, match="document 1 has"):
         device.to_device(sp.csr_array(np.array([[1], [2**24 + 1]], np.int64)))

@@ -135,7 +135,7 @@ def test_a_line_in_another_encoding(tmp_path, errors, expected):
     (tmp_path / "folder" / "a").write_bytes(wrong)
     (tmp_path / "folder" / "b").write_bytes(b"plum")
     if expected is not None:
-        with pytest.warns(UserWarning, match=r"folder: .* in 1 files, the first is a: treated as"):
+        with pytest.warns(UserWarning, match=r"folder: .* 1 files.* a: "):
             assert texts(tmp_path / "folder", encoding_errors=errors) == [expected, "plum"]
 
 
@@ -158,7 +158,7 @@ def test_other_scripts_are_not_taken_for_latin_1(tmp_path, encoding, text):
 
 def test_bytes_that_windows_lacks_are_those_of_latin_1(tmp_path):
     (tmp_path / "x.txt").write_bytes(b"a\x81b\xff")
-    with pytest.warns(UserWarning, match="bytes that are not utf-8"):
+    with pytest.warns(UserWarning, match=" utf-8 in line "):
         assert texts(tmp_path / "x.txt", encoding_errors="cp1252") == ["a\x81b\xff"]
 
 
@@ -169,7 +169,7 @@ def test_intact_texts_have_no_warning(tmp_path):
 
 def test_half_a_letter_of_utf_16_is_let_through_if_asked(tmp_path):
     (tmp_path / "x.txt").write_bytes("plum\nä\ud800b".encode("utf-16", "surrogatepass"))
-    with pytest.raises(CorpusError, match=r"x.txt:1: not utf-16 in or after this line"):
+    with pytest.raises(CorpusError, match=r"x\.txt:1: not utf-16"):
         texts(tmp_path / "x.txt")
     for errors in ("replace", "cp1252"):
         assert texts(tmp_path / "x.txt", encoding_errors=errors) == ["plum", "ä\ufffdb"]
@@ -177,16 +177,16 @@ def test_half_a_letter_of_utf_16_is_let_through_if_asked(tmp_path):
 
 def test_every_reader_has_the_option(tmp_path):
     (tmp_path / "x.csv").write_bytes(b"id,text,by\n1,caf\xe9,caf\xe9\n2,plum,a\n")
-    with pytest.warns(UserWarning, match="bytes that are not utf-8"):
+    with pytest.warns(UserWarning, match=" utf-8 in line "):
         corpus = read(tmp_path / "x.csv", text=EVERY_WORD, encoding_errors="cp1252")
     assert corpus.vocabulary == ("café", "plum")
-    with pytest.warns(UserWarning, match="bytes that are not utf-8"):
+    with pytest.warns(UserWarning, match=" utf-8 in line "):
         table = read_frame(tmp_path / "x.csv", Reading(encoding_errors="cp1252"))
     assert table.columns["text"] == ["café", "plum"]
-    with pytest.warns(UserWarning, match="bytes that are not utf-8"):
+    with pytest.warns(UserWarning, match=" utf-8 in line "):
         metadata = read_columns(tmp_path / "x.csv", ["by"], encoding_errors="cp1252")
     assert metadata.columns == {"by": ["café", "a"]}
-    with pytest.raises(ValueError, match="encoding_errors must be one of strict, replace"):
+    with pytest.raises(ValueError, match=r"^encoding_errors .*'sloppy'$"):
         read(tmp_path / "x.csv", encoding_errors="sloppy")
 
 
@@ -213,27 +213,27 @@ def office(kind):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"%PDF-1.7\n%\xe2\xe3\n1 0 obj\n", "a PDF; extract its text first"),
+        (b"%PDF-1.7\n%\xe2\xe3\n1 0 obj\n", "a PDF"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, r"of before 2007.*\.xls.*; save it as"),
-        (office("xl"), "an Excel workbook; save it as CSV"),
-        (office("word"), "a Word document; save it as"),
-        (office("ppt"), "a PowerPoint presentation; save its text"),
-        (pickled(), "a pickle of Python; no pickle is ever loaded"),
+        (office("xl"), r"an Excel .* CSV"),
+        (office("word"), "a Word"),
+        (office("ppt"), "a PowerPoint"),
+        (pickled(), "a pickle of Python"),
         (b"(dp0\nS'a'\np1\nI1\ns.", "a pickle of Python"),
         (packed(b"RDX3\nX\n\0\0\0\x03"), r"an R data file \(.RData\); in R, save counts"),
         (packed(b"X\n\0\0\0\x03\0\x04\x03\x01"), r"an R object \(.rds\); in R, save"),
-        (b"PAR1\x15\x04\x15 a PAR1", "a Parquet file; save it as CSV: pandas.read_parquet"),
+        (b"PAR1\x15\x04\x15 a PAR1", r"a Parquet .* CSV: pandas.read_parquet"),
         (b"ARROW1\0\0", "an Arrow .*read_feather"),
-        (b"SQLite format 3\0\x10", "an SQLite database; save a table as CSV: sqlite3"),
+        (b"SQLite format 3\0\x10", r"an SQLite .* CSV: sqlite3"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a PNG image; give texts"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "a JPEG image"),
-        (b"\0\0\0 ftypisom\0", "a video or sound file"),
+        (b"\0\0\0 ftypisom\0", "video or sound"),
         (b"ID3\x03\0", "a sound file"),
         (b"{\\rtf1\\ansi apples}", "Rich Text"),
         (b"\n<!DOCTYPE html>\n<p>apples", "a web page"),
         (b"<HTML lang=en><p>apples", "a web page"),
         (b"<?xml version='1.0'?><TEI>", "an XML file"),
-        (b"\xac\xed\0\x05sr\0\x1fcc.mallet", "MALLET has imported; give the texts"),
+        (b"\xac\xed\0\x05sr\0\x1fcc.mallet", "MALLET"),
         (b"MATLAB 5.0 MAT-file, Platform: GLNXA64", r"a MATLAB file .*scipy.io.loadmat"),
         (b"\x93NUMPY\x01\0v\0{'descr': '<i8'}\n\1", r"an array of NumPy .*scipy.sparse.save_npz"),
         (b"\x7fELF\x02\x01\x01\0", "a program"),

@@ -82,9 +82,9 @@ def test_columns_have_names(table):
     columns = frames.columns_of(table(COUNTS))
     assert list(columns) == list(COUNTS)
     np.testing.assert_array_equal(np.stack(list(columns.values())), list(COUNTS.values()))
-    with pytest.raises(ValueError, match="a list has no named columns: give a mapping or a table"):
+    with pytest.raises(ValueError, match=r"^a list "):
         frames.columns_of([1, 2])
-    with pytest.raises(ValueError, match="two columns of the table have one name"):
+    with pytest.raises(ValueError, match=r"columns .* one name"):
         frames.columns_of({1: [0], "1": [1]})
 
 
@@ -156,15 +156,14 @@ def test_counts_of_anndata(X):
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
-        (Cells(LOGS, counts=CELLS), r"0\.69.* not a whole number; give the counts: "
-         r"corpus.from_counts\(adata.layers\['counts'\], adata.var_names, adata.obs_names\)$"),
+        (Cells(LOGS, counts=CELLS), r"0\.69.*\(adata.layers\['counts'\], adata.var_names, .*\)$"),
         (Cells(sp.csr_array(LOGS), log=LOGS, raw_counts=sp.csc_array(CELLS)), r"'raw_counts'\], a"),
         (Cells(LOGS, raw=Cells(CELLS), spliced=CELLS), r"'spliced'\].* \(or adata.raw.X\)$"),
         (Cells(LOGS, raw=Cells(CELLS)), r"\(adata.raw.X, adata.raw.var_names, adata.obs_names\)$"),
-        (Cells(-CELLS, log=LOGS), r"is -1, which is out of range; .*; adata.layers\['log'\] have"),
-        (Cells(LOGS), "there are no layers and no raw"),
+        (Cells(-CELLS, log=LOGS), r"is -1, .*; adata.layers\['log'\] have"),
+        (Cells(LOGS), r"0\.69.*no layers"),
         (Cells(None, counts=CELLS), r"there is no X; give the counts: .*layers\['counts'\]"),
-        (Cells(0 * CELLS, counts=CELLS), r"every document is empty; .*layers\['counts'\]"),
+        (Cells(0 * CELLS, counts=CELLS), r"document is empty; .*layers\['counts'\]"),
     ],
 )  # fmt: skip
 def test_anndata_without_counts_names_its_layers(cells, says):

@@ -95,18 +95,18 @@ def test_features_of_several_types(tmp_path):
     assert genes.vocabulary == ("CD4", "CD8")
     np.testing.assert_array_equal(genes.counts.toarray(), COUNTS[:, :2])
     assert read(tmp_path / "10x", layer="Antibody Capture").vocabulary == ("CD4",)
-    with pytest.raises(CorpusError, match="no features of type 'genes', but 'Gene"):
+    with pytest.raises(CorpusError, match="type 'genes', but 'Gene"):
         read(tmp_path / "10x", layer="genes")
 
 
 @pytest.mark.parametrize(
     ("change", "content", "says"),
     [
-        ("barcodes", b"A\nB\n", "2 barcodes; give files of the same samples"),
-        ("barcodes", None, r"matrix.mtx.gz: a matrix among texts; give it by itself, or the"),
-        ("features", b"\n", "no feature in the file"),
-        ("features", b"A\n\nB\n", ":2: the line is blank"),
-        ("features", b"\tA\n", ":1: no id of the feature"),
+        ("barcodes", b"A\nB\n", "features.tsv.gz and 2 barcodes"),
+        ("barcodes", None, "matrix.mtx.gz: a matrix "),
+        ("features", b"\n", "features.tsv.gz: no feature in"),
+        ("features", b"A\n\nB\n", r":2: .*is blank"),
+        ("features", b"\tA\n", ":1: no id"),
         ("b_", None, r"2 matrices .*b_matrix.mtx.gz, matrix.mtx"),
     ],
 )
@@ -168,7 +168,7 @@ def test_types_and_genomes_in_cellranger_hdf5(tmp_path):
     stored = convert(path, tmp_path / "store", layer="Gene Expression")
     np.testing.assert_array_equal(stored.rows().toarray(), COUNTS[:, [0, 2]])
     path = write_cellranger(tmp_path / "y.h5", 2, groups=("hg19", "mm10"))
-    with pytest.raises(CorpusError, match="genomes: hg19, mm10; give one of these as --layer"):
+    with pytest.raises(CorpusError, match=r"genomes: hg19, mm10; .* --layer"):
         read(path)
     np.testing.assert_array_equal(read(path, layer="mm10").counts.toarray(), COUNTS)
 
@@ -224,23 +224,23 @@ def test_columns_of_anndata_are_told(tmp_path, transpose):
 
 def test_layers_of_anndata_are_named(tmp_path):
     path = write_anndata(tmp_path / "x.h5ad", layers__counts=COUNTS)
-    with pytest.raises(CorpusError, match=r"no X; give --layer \(layer\), one of these: counts"):
+    with pytest.raises(CorpusError, match=r"no X; .*--layer \(layer\).*: counts"):
         read(path)
     np.testing.assert_array_equal(read(path, layer="counts").counts.toarray(), COUNTS)
     path = write_anndata(tmp_path / "y.h5ad", X=COUNTS, layers__raw=COUNTS * 2, raw__X=RAW)
-    with pytest.raises(CorpusError, match=r"no layer 'counts'; give one of these: X, raw, raw.X"):
+    with pytest.raises(CorpusError, match=r"no layer 'counts'; .*: X, raw, raw.X"):
         read(path, layer="counts")
     np.testing.assert_array_equal(read(path, layer="raw").counts.toarray(), COUNTS * 2)
     np.testing.assert_array_equal(read(path, layer="raw.X").counts.toarray(), RAW)
     path = write_anndata(tmp_path / "z.h5ad", X=COUNTS / 3, layers__log=COUNTS / 2, raw__X=RAW)
-    with pytest.raises(CorpusError, match=r"layer log has values .* there are: X, raw$"):
+    with pytest.raises(CorpusError, match=r"layer log .*: X, raw$"):
         read(path, layer="log")
 
 
 @pytest.mark.parametrize(
     ("members", "told"),
     [
-        (["matrix", "row_attrs/Gene", "col_attrs/CellID"], "a loom file; convert it with anndata"),
+        (["matrix", "row_attrs/Gene", "col_attrs/CellID"], r"anndata\.io\.read_loom"),
         (["mod/rna/X", "obsmap"], "a MuData file"),
         (["assays/RNA", "cell.names"], "a Seurat file"),
         (["barcode_idx", "molecule_info"], "molecule_info.h5.*filtered_feature_bc_matrix.h5"),
@@ -262,7 +262,7 @@ def test_zarr_is_named(tmp_path, member):
     (root / member).parent.mkdir(parents=True)
     (root / member).write_text("{}")
     (root / "a.txt").write_text("apple")
-    with pytest.raises(CorpusError, match=r"a zarr store; convert .* anndata.read_zarr"):
+    with pytest.raises(CorpusError, match=r"anndata\.read_zarr"):
         read(root)
 
 
@@ -295,23 +295,23 @@ def test_gensim_corpus_and_dictionary(tmp_path, first):
 
 def test_a_dictionary_that_does_not_fit_is_refused(tmp_path):
     path = write_gensim(tmp_path, words=WORDS[:2])
-    with pytest.raises(CorpusError, match="2 words in the vocabulary for 3 columns"):
+    with pytest.raises(CorpusError, match=r"2 words .* 3 columns"):
         read(path)
     (tmp_path / "dictionary.txt").write_text("4\n0\tapple\t1\n2\tpear\t1\n3\tplum\t1\n")
-    with pytest.raises(CorpusError, match=r"dictionary.txt: no word has id 1; .*compactify"):
+    with pytest.raises(CorpusError, match=r"dictionary.txt: .* 1; .*compactify"):
         read(path)
     (tmp_path / "dictionary.txt").write_text("4\n0\tapple\t1\n0\tpear\t1\n")
     with pytest.raises(CorpusError, match=r"dictionary.txt:3: id 0 occurs again"):
         read(path)
     (tmp_path / "dictionary.txt").write_text("4\n0\tapple\t1\npear\n")
-    with pytest.raises(CorpusError, match=r"dictionary.txt:3: not an entry of gensim"):
+    with pytest.raises(CorpusError, match=r"dictionary.txt:3: .*gensim"):
         read(path)
 
 
 def test_a_vocabulary_with_more_columns_is_refused(tmp_path):
     """Its tabs broke the files of a run, since words were whole lines."""
     (tmp_path / "words.tsv").write_text("apple\t12\npear\t3\n")
-    with pytest.raises(CorpusError, match=r"words.tsv:1: 2 fields that tabs separate.*cut -f"):
+    with pytest.raises(CorpusError, match=r"words.tsv:1: 2 fields.*cut -f"):
         read_vocabulary(tmp_path / "words.tsv")
 
 
@@ -339,7 +339,7 @@ def test_lda_c_with_ids_from_1(tmp_path, vocabulary):
         with pytest.raises(CorpusError, match=r"word id 3 is not in 0..2; .*--first-index .* 1 if"):
             read(path)
     else:
-        with pytest.warns(UserWarning, match="no word has id 0, and ids are taken"):
+        with pytest.warns(UserWarning, match=r"id 0.*--first-index \(first_index\)"):
             assert read(path).counts.shape == (4, 4)
         assert read(path, first_index=0).counts.shape == (4, 4)
     np.testing.assert_array_equal(read(path, first_index=1).counts.toarray(), COUNTS)
@@ -386,7 +386,7 @@ def test_mallet_instances_between_blanks_may_be_texts(tmp_path, separator):
     path = tmp_path / "x.txt"
     path.write_text(lines_of(INSTANCES, separator), "utf-8")
     for function in (read, resolve, read_texts):
-        with pytest.raises(CorpusError, match=r"as MALLET's do, or is all text; give --format"):
+        with pytest.raises(CorpusError, match=r"as MALLET's .* --format"):
             list(function(path, Reading()) if function is resolve else function(path))
     expected = [(name, text) for name, _, text in INSTANCES]
     assert list(read_texts(path, format="mallet")) == expected
@@ -398,7 +398,7 @@ def test_names_of_mallet_instances_may_repeat(tmp_path):
     instances = [(f"page{i % 4}", label, text) for i, (_, label, text) in enumerate(INSTANCES * 2)]
     path = tmp_path / "x.txt"
     path.write_text(lines_of(instances, " "), "utf-8")
-    with pytest.raises(CorpusError, match=r"as MALLET's do, or is all text; give --format"):
+    with pytest.raises(CorpusError, match=r"as MALLET's .* --format"):
         read(path)
     path.write_text(lines_of(instances, " ") + "apples like Page1\n", "utf-8")
     assert resolve(path, Reading()).format == "lines"
@@ -407,7 +407,7 @@ def test_names_of_mallet_instances_may_repeat(tmp_path):
 def test_column_names_above_lines_like_those_of_mallet(tmp_path):
     path = tmp_path / "x.txt"
     path.write_text("id\tlabel\ttext\n" + lines_of(INSTANCES, "\t"), "utf-8")
-    with pytest.raises(CorpusError, match=r"seems to have column names; give .* tsv, or mallet"):
+    with pytest.raises(CorpusError, match=r"--format .* tsv, or mallet"):
         read(path)
     assert read(path, "tsv", text=EVERY_WORD).names == tuple(name for name, *_ in INSTANCES)
 
@@ -428,7 +428,7 @@ def test_column_names_above_lines(tmp_path, header, kind):
     fields = [header.split(separator), *([str(i), "apple", "7"] for i in range(9))]
     rows = [separator.join(row[: len(fields[0])]) + "\n" for row in fields]
     path.write_text("".join(rows))
-    says = rf"x.txt:1: .* seems to have column names; give .* {kind}, or lines"
+    says = rf"x.txt:1: .*--format .* {kind}, or lines"
     with pytest.raises(CorpusError, match=says):
         read(path, text=EVERY_WORD)
     options = {} if kind == "triples" else {"text": EVERY_WORD}
@@ -496,13 +496,13 @@ def test_a_state_of_mallet(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("#doc source", "#doc of", "not the first line|is not a token"),
-        ("type topic", "type", "topic-state:1: not the first line of a state"),
-        ("2 2 plum", "2 x plum", "topic-state:6: '0 file:/a b.txt 2 x plum 0' is not a token"),
+        ("#doc source", "#doc of", r"first line|not a token"),
+        ("type topic", "type", r"topic-state:1: .*first line"),
+        ("2 2 plum", "2 x plum", "topic-state:6: '0 file:/a b.txt 2 x plum 0' "),
         ("2 2 plum", "2 2 pears", "topic-state:6: word 2 is 'pears' here and 'plum' before"),
         ("2 file:/c.txt", "9999999999 file:/c.txt", "out of range"),
         ("2 file:/c.txt", "99999999 file:/c.txt", "100000000 documents, 3 entries"),
-        (STATE[37:], "\n", "is not a token|no token"),
+        (STATE[37:], "\n", r"not a token|no token"),
     ],
 )
 def test_malformed_states(tmp_path, old, new, says):

@@ -45,10 +45,10 @@ def test_the_vocabulary_is_cut_by_document_frequency():
     assert vectors.cut(counts, max_vocabulary=1).vocabulary == ("a",)
     cut = vectors.cut(counts, min_df=1, max_df=0.25)
     assert cut.counts.toarray().tolist() == [[1], [0], [0], [0]], "documents stay"
-    with pytest.raises(CorpusError, match="no word is in 5 documents or more"):
+    with pytest.raises(CorpusError, match=r"5 documents .*--min-df"):
         vectors.cut(counts, min_df=5)
 
 
 def test_an_unknown_weight():
-    with pytest.raises(ValueError, match="idf must be one of log, smooth"):
+    with pytest.raises(ValueError, match=r"^idf .*'none'$"):
         vectors.idf_weights(CORPUS, "none")

@@ -49,7 +49,7 @@ def test_lists_of_tokens_are_counted_as_they_are():
     assert corpus.counts.toarray().tolist() == [[1, 1, 0], [1, 0, 1], [0, 0, 0]]
     kept = from_texts(lists, options=TextOptions(lowercase=False, **ALL))
     assert kept.vocabulary == ("AI", "New York", "ai", "食谱")
-    with pytest.raises(CorpusError, match=r"text 1 .* or a list of its tokens"):
+    with pytest.raises(CorpusError, match=r"text 1 .*\['b', None\]"):
         from_texts([["a"], ["b", None]])
 
 
@@ -62,9 +62,9 @@ def test_data_may_be_generators_lists_of_tokens_or_bags_of_words():
     bags = [[(0, 2), (3, 1)], [], [(1, 4)]]
     assert from_counts(bags).counts.toarray().tolist() == [[2, 0, 0, 1], [0] * 4, [0, 4, 0, 0]]
     assert from_counts(bags, list("abcdef")).counts.shape == (3, 6)
-    with pytest.raises(CorpusError, match="give pairs of column and count"):
+    with pytest.raises(CorpusError, match=r"^counts: a pair "):
         from_counts([[("oak", 2)]])
-    with pytest.raises(CorpusError, match="not a whole number"):
+    with pytest.raises(CorpusError, match=r"row 0, column 0 .* is 0\.5"):
         from_counts([[(0, 0.5)]])
 
 
@@ -165,9 +165,9 @@ def test_icu_names_its_package(monkeypatch):
 
 
 def test_options_that_would_have_no_effect_are_refused():
-    with pytest.raises(ValueError, match="tokens must be one of words, blanks, icu"):
+    with pytest.raises(ValueError, match=r"^tokens .*'blank'$"):
         TextOptions(tokens="blank")
-    with pytest.raises(ValueError, match="no effect with a token_pattern"):
+    with pytest.raises(ValueError, match=r"^tokens='blanks' .*token_pattern"):
         TextOptions(tokens="blanks", token_pattern=r"\S+")
     assert TextOptions(tokens="blanks").token_pattern == text.PATTERN
 
@@ -181,7 +181,7 @@ def test_the_command_says_what_it_read(tmp_path):
     assert "read 30 documents, 60 tokens of 2 words" in told
     assert "120 of 180 tokens dropped" in told
     assert "text from 'body'; names from 'id'; other columns, for --by: author" in told
-    assert "60 stop words, 30 numbers, 30 of one or two letters" in told
+    assert "60 stop words, 30 numbers, 30 of" in told
     quiet = CliRunner().invoke(main, [*command, "--quiet"]).output
     assert "read 30" not in quiet
 
@@ -193,7 +193,7 @@ def test_tables_of_words_are_not_read_as_documents(tmp_path, titles):
     """As tidytext and udpipe write them: titles became texts."""
     file = tmp_path / "tidy.csv"
     file.write_text(titles + "\n" + "a" + ",b" * titles.count(",") + "\n")
-    with pytest.raises(CorpusError, match="a record is a word of a document, not a document"):
+    with pytest.raises(CorpusError, match=r":1: .*--format triples"):
         read(file)
     file.write_text("full_text,summary,word\nthe long river,short,x\n")
     assert read(file, text=TextOptions(**ALL)).vocabulary == ("long", "river")

@@ -78,7 +78,7 @@ def test_a_token_in_each_record(tmp_path):
 def test_weights_that_are_no_counts_are_told(tmp_path, recwarn):
     rows = [(document, word, count / 7) for document, word, count in SONNETS]
     read(written(tmp_path / "x.csv", "document,term,tfidf", rows), "triples")
-    assert "a number of each in tfidf: if these are counts, call the column" in str(recwarn.pop())
+    assert "each in tfidf" in str(recwarn.pop())
     # Numbers of tokens are no counts: some words of a document occur again.
     rows = [(d, i, word) for d, word, count in SONNETS for i in range(count)]
     check(read(written(tmp_path / "y.csv", "document,token_id,token", rows), "triples"))
@@ -87,7 +87,7 @@ def test_weights_that_are_no_counts_are_told(tmp_path, recwarn):
 
 def test_columns_with_other_names(tmp_path):
     path = written(tmp_path / "x.csv", "book,word,n")
-    with pytest.raises(CorpusError, match="triples if a record is one word of a document"):
+    with pytest.raises(CorpusError, match=r"--format .* dense .*, triples "):
         read(path)
     check(read(path, "triples", id_column="book"))
     path = written(tmp_path / "x.txt", "Poem,Wort,n")
@@ -121,7 +121,8 @@ def test_the_command_and_transform_say_what_they_read(tmp_path):
     told = CliRunner().invoke(main, [*command, "--out", str(out)])
     assert told.exit_code == 0, told.output
     said = " ".join(told.output.split())
-    assert "read 30 documents, 180 tokens of 3 words; counts from columns document, term, n" in said
+    assert "read 30 documents, 180 tokens of 3 words" in said
+    assert "document, term, n" in said
     new = written(tmp_path / "new.csv", "document,term,n", [("x", "boat", 3), ("y", "sea", 1)])
     told = CliRunner().invoke(
         main,
@@ -165,13 +166,13 @@ def test_categories_with_such_columns_stay_categories(tmp_path):
 def test_bad_data_frames():
     with pytest.raises(CorpusError, match=r"column 'term' has \w+ in row 1"):
         from_counts(frame(document=["a", "b"], term=["elm", None], n=[1, 2]))
-    with pytest.raises(CorpusError, match=r"is 0.5, which is not a whole number"):
+    with pytest.raises(CorpusError, match=r"row 1, column 1 .* is 0\.5"):
         from_counts(frame(document=["a", "b"], term=["elm", "oak"], n=[1, 0.5]))
     for cell in (None, "two"):
         table = frame(document=["a", "b"], term=["elm", "oak"], n=[1, cell]).convert_dtypes()
-        with pytest.raises(CorpusError, match=r"column 'n' has cells that are not numbers|is nan"):
+        with pytest.raises(CorpusError, match=r"column 'n' |is nan"):
             from_counts(table)
-    with pytest.raises(CorpusError, match="leave vocabulary and names out"):
+    with pytest.raises(CorpusError, match=r"^counts: .*vocabulary and names"):
         from_counts(frame(document=["a"], term=["elm"], n=[1]), ["elm"])
     words = from_counts(frame(document=[0, 2], term=[1, 0], count=[3, 3]))
     assert words.vocabulary == ("document", "term", "count"), "a table with a column for each word"

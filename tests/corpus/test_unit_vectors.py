@@ -37,9 +37,7 @@ def test_words_and_names(tmp_path):
     result = read_vectors(tmp_path / "x.npy", vocabulary=words, names=names)
     assert result.vocabulary == ("oak", "elm", "ash", "fir")
     assert result.names == ("one", "two", "three")
-    with pytest.raises(
-        CorpusError, match=r"3 words in the vocabulary for an array of shape \(3, 4\)"
-    ):
+    with pytest.raises(CorpusError, match=r"3 words .*\(3, 4\)"):
         read_vectors(tmp_path / "x.npy", vocabulary=names)
 
 
@@ -69,7 +67,7 @@ def test_pickles_and_damaged_arrays_are_refused(tmp_path):
         read_vectors(tmp_path / "x.npy")
     np.save(tmp_path / "y.npy", ROWS)
     content = (tmp_path / "y.npy").read_bytes()
-    with pytest.raises(CorpusError, match="not of the size"):
+    with pytest.raises(CorpusError, match=r"z\.npy: .*its header"):
         read_vectors(write(tmp_path, content[:-3], "z.npy"))
 
 
@@ -81,7 +79,7 @@ def test_pickles_and_damaged_arrays_are_refused(tmp_path):
         ([[1.0, 0.0], [0.0, 0.0]], r"row 1 .* zero vector"),
         ([[1.0, 0.0], [0.0, 0.5]], r"row 1 .* length 0.5"),
         ([1.0, 0.0], "the array has 1 dimensions, not 2"),
-        (np.array([["a"]]), "the values have dtype <U1"),
+        (np.array([["a"]]), "dtype <U1"),
     ],
 )
 def test_bad_arrays(values, message):

@@ -213,7 +213,7 @@ def test_derivatives_are_refused(
             if name == "categorical":  # an index has the derivative 0
                 assert (derivative(values[argument]) == 0).all()
                 continue
-            with pytest.raises(ValueError, match="draws have no derivative in their parameters"):
+            with pytest.raises(ValueError, match="stop_gradient"):
                 jax.eval_shape(derivative, values[argument])
         cut = jax.grad(lambda x: (x * total(jax.lax.stop_gradient(x))).sum())
         assert jax.eval_shape(cut, values[argument]).shape == values[argument].shape
@@ -231,7 +231,7 @@ def test_derivatives_of_directions(getkey: Callable[[], jax.Array]) -> None:
         if p == 3:
             assert jax.eval_shape(forward, 2.0).shape == (3,)
             continue
-        with pytest.raises(ValueError, match="draws have no derivative"):
+        with pytest.raises(ValueError, match="stop_gradient"):
             jax.eval_shape(forward, 2.0)
 
 

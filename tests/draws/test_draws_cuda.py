@@ -90,7 +90,7 @@ def test_a_library_for_other_gpus_is_not_used(error, tmp_path, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(ctypes, "CDLL", lambda path: loaded)
     assert library.prefix("cuda") == (None if error else library.name)
-    assert "does not run here" in library.why_not("cuda")
+    assert "not run here" in library.why_not("cuda")
 
 
 @pytest.mark.slow

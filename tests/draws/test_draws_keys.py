@@ -132,7 +132,7 @@ def test_split_keys_have_the_form_of_the_key(impl, seed):
 @pytest.mark.usefixtures("library")
 def test_more_words_than_a_key_has_are_refused():
     draw = lambda key: jax.random.bits(by_native_code(key), (2**16, 2**17))  # noqa: E731
-    with pytest.raises(ValueError, match=r"at most 2\^32 words can be drawn with one key"):
+    with pytest.raises(ValueError, match=r"2\^32 words .* one key"):
         jax.jit(draw).lower(KEY)
 
 

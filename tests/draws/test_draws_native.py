@@ -193,7 +193,7 @@ def test_each_row_of_a_vmap_has_its_offset(getkey, seed):
 
 @pytest.mark.parametrize("offset", [-1, 2**32, 0.5, [0, 1]])
 def test_an_offset_is_one_integer(offset, getkey):
-    with pytest.raises(ValueError, match="offset must be an integer from 0 to"):
+    with pytest.raises(ValueError, match=r"offset .* 0 to"):
         draws.loggamma(getkey(), 1.0, offset=offset)
 
 

@@ -26,7 +26,7 @@ def traced(function: Callable, argument: jax.Array, out_specs: PartitionSpec) ->
 def check_differs(function: Callable, argument: jax.Array) -> None:
     """The result may differ between devices: JAX must not take it to be equal on all."""
     traced(function, argument, EACH)
-    with pytest.raises(ValueError, match="could not infer replication"):
+    with pytest.raises(ValueError, match="infer replication"):
         traced(function, argument, PartitionSpec())
 
 

@@ -198,11 +198,11 @@ def test_shapes_types_and_transformations(getkey: Callable[[], jax.Array]) -> No
 def test_bad_arguments(getkey: Callable[[], jax.Array]) -> None:
     key, mean = getkey(), jnp.array([0.6, 0.8])
     for concentration in (-1.0, np.nan, np.inf, 2e8):
-        with pytest.raises(ValueError, match="concentration must be from 0 to 1e8"):
+        with pytest.raises(ValueError, match=r"concentration .* 0 to 1e8"):
             draws.von_mises_fisher(key, mean, concentration)
         assert np.isnan(jax.jit(draws.von_mises_fisher)(key, mean, concentration)).all()
     for bad in (jnp.zeros(2), 2 * mean, mean * jnp.nan):
-        with pytest.raises(ValueError, match="the length of mean must be 1"):
+        with pytest.raises(ValueError, match=r"length of mean .* 1; "):
             draws.von_mises_fisher(key, bad, 1.0)
         assert np.isnan(jax.jit(draws.von_mises_fisher)(key, bad, 1.0)).all()
     with pytest.raises(ValueError, match="at least 2"):

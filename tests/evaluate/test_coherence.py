@@ -100,16 +100,16 @@ def test_diversity():
 @pytest.mark.parametrize(
     ("arguments", "options", "words"),
     [
-        ((WORDS,), {"measure": "c_w2v"}, "measure must be one of npmi, u_mass, c_v"),
+        ((WORDS,), {"measure": "c_w2v"}, r"^measure .*'c_w2v'$"),
         ((np.full((2, 8), 0.1),), {}, "topics have 8 words and counts 9"),
-        ((np.full((2, 9), 0.1),), {"top": 1}, "top must be an integer of at least 2"),
+        ((np.full((2, 9), 0.1),), {"top": 1}, r"top .* 2"),
         (([[0, 9]],), {}, "from 0 to 8"),
         (([[-1, 2]],), {}, "from 0 to 8"),
         (([[2, 2]],), {}, "must not repeat"),
         (([[2]],), {}, "n at least 2"),
         (([1, 2],), {}, "n at least 2"),
-        (([[0.5] * 8 + [np.nan]],), {}, "row 0 is not a topic"),
-        (([0.5, 0.5],), {}, r"topics must be numbers \[K, V\]"),
+        (([[0.5] * 8 + [np.nan]],), {}, r"^topics: row 0 .*finite"),
+        (([0.5, 0.5],), {}, r"topics .* \[K, V\]"),
     ],
 )
 def test_bad_arguments(arguments, options, words):

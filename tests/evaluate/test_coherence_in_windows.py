@@ -67,10 +67,10 @@ def test_words_of_no_text_are_left_out(gensim):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"measure": "npmi"}, "measure must be one of c_v, c_npmi"),
+        ({"measure": "npmi"}, r"^measure .*c_v, c_npmi"),
         ({"window": 1}, "window must be"),
-        ({"texts": [[], []]}, "texts has no words"),
-        ({"topics": [[0, 9]]}, "word ids must be from 0 to 4"),
+        ({"texts": [[], []]}, r"^texts "),
+        ({"topics": [[0, 9]]}, r"word ids .* 0 to 4"),
     ],
 )
 def test_what_is_refused(gensim, given, message):

@@ -70,9 +70,9 @@ def test_spherical_topics_count_by_their_largest_loadings():
 
 
 def test_what_has_no_topics_is_told():
-    with pytest.raises(ValueError, match=r"what `lda\.fit`.* it has returned a list"):
+    with pytest.raises(ValueError, match=r"^fit .*`lda\.fit`.* a list$"):
         compare.compare(lambda k, seed: [], [2], COUNTS)
-    with pytest.raises(ValueError, match="it has returned a Mixture"):
+    with pytest.raises(ValueError, match=r"^fit .* a Mixture$"):
         compare.compare(lambda k, seed: fits.Mixture({}, {}), [2], COUNTS)
 
 
@@ -93,7 +93,7 @@ def test_an_interrupted_fit_ends_the_comparison():
         seen.append((k, seed))
         return fake(k, seed)._replace(interrupted=signal.SIGINT if len(seen) == 3 else None)
 
-    with pytest.raises(KeyboardInterrupt, match="SIGINT ended the fit of 3 topics early"):
+    with pytest.raises(KeyboardInterrupt, match=r"SIGINT .* 3 topics"):
         compare.compare(fit, [2, 3, 4], COUNTS, repeats=2, top=2)
     assert seen == [(2, 0), (2, 1), (3, 0)]
 

@@ -37,11 +37,11 @@ def test_pyldavis_gets_all_words_where_there_are_few():
         ({"proportions": SHARES[:2]}, r"proportions \(2, 2\)"),
         ({"proportions": SHARES[:, :1]}, r"proportions \(3, 1\)"),
         ({"counts": COUNTS[:2]}, r"counts \(2, 4\)"),
-        ({"counts": COUNTS * 0.3}, "counts: .* which is not a whole number"),
-        ({"topics": -TOPICS}, "topics: row 0 is not a topic"),
+        ({"counts": COUNTS * 0.3}, r"^counts: .* is 0\.3, "),
+        ({"topics": -TOPICS}, "topics: row 0"),
         ({"vocabulary": WORDS[:3]}, "vocabulary has 3 words for 4 columns"),
-        ({"top_terms": 1}, "top_terms must be an integer of at least 2"),
-        ({"topics": np.eye(2, 4), "top_terms": 2}, "a topic has no word among the 2 kept"),
+        ({"top_terms": 1}, r"top_terms .* 2"),
+        ({"topics": np.eye(2, 4), "top_terms": 2}, r"2 kept: .*top_terms"),
     ],
 )
 def test_pyldavis_does_not_get_what_does_not_go_together(changed, message):

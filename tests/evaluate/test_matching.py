@@ -85,8 +85,8 @@ def test_stability_of_one_run_is_not_known():
     ("call", "words"),
     [
         (lambda: matching.affinity([[1.0, 0.0]], [[1.0]]), "first has 2 words and second 1"),
-        (lambda: matching.affinity([1.0], [[1.0]]), r"first must be numbers \[K, V\]"),
-        (lambda: matching.affinity([[1.0]], [["a"]]), "second must be numbers"),
+        (lambda: matching.affinity([1.0], [[1.0]]), r"first .* \[K, V\]"),
+        (lambda: matching.affinity([[1.0]], [["a"]]), r"^second .*1\)$"),
         (lambda: matching.match([[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0]]), "first: row 1"),
         (lambda: matching.match([[np.nan, 1.0]], [[1.0, 0.0]]), "first: row 0"),
         (lambda: matching.match([[1.0, 0.0]], [[1.0, -1e-3]]), "second: row 0"),

@@ -158,7 +158,7 @@ def test_one_row_and_one_draw() -> None:
     [
         (lambda: partitions.point_partition([0, 1]), "draws"),
         (lambda: partitions.point_partition([[0.0, 1.0]]), "integer labels"),
-        (lambda: partitions.point_partition(np.zeros((2, 0), int)), "at least one row"),
+        (lambda: partitions.point_partition(np.zeros((2, 0), int)), r"^labels .*0\)$"),
         (lambda: partitions.point_partition([[0, 1]], "rand"), "vi, binder"),
         (lambda: partitions.point_partition([[0, 1]], most_rows=1), "most_rows"),
         (lambda: partitions.co_clustering([[0, 1]], [2]), "from 0 to 1"),

@@ -164,7 +164,7 @@ def test_a_fit_of_hdp_has_its_traces_and_the_topics_of_its_tokens():
 
 def test_samples_of_topics_need_their_order_in_each_chain():
     chains = kept_fit().samples["topics"].shape[1]
-    with pytest.raises(ValueError, match=f"order must have a row for each of the {chains} chains"):
+    with pytest.raises(ValueError, match=f"^order .* {chains} chains"):
         exports.to_arviz(kept_fit()._replace(order=()))
 
 
@@ -200,7 +200,7 @@ def test_errors():
         exports.run_to_arviz(np.zeros(5), chains=True)
     with pytest.raises(ValueError, match="leaves"):
         exports.run_to_arviz({"a": np.zeros(5), "b": np.zeros(6)})
-    with pytest.raises(ValueError, match=r"dims names axes of w, but the variables are position"):
+    with pytest.raises(ValueError, match=r"^dims .* w, .* position$"):
         exports.run_to_arviz(np.zeros((5, 2)), dims={"w": ["colour"]})
 
 

@@ -156,9 +156,9 @@ def test_derivatives_in_the_argument(dtype: type) -> None:
 
 def test_no_derivative_in_the_order() -> None:
     for function in (log_iv, bessel.ratio):
-        with pytest.raises(ValueError, match="no derivative in the order"):
+        with pytest.raises(ValueError, match=r"order; .*stop_gradient"):
             jax.grad(function)(2.0, 3.0)
-    with pytest.raises(ValueError, match="no derivative in the order"):
+    with pytest.raises(ValueError, match=r"order; .*stop_gradient"):
         jax.grad(bessel.log_series_difference)(2.0, 3.0, 4.0)
 
 
@@ -209,7 +209,7 @@ def test_differences_of_small_arguments_keep_their_digits() -> None:
 
 def test_bad_arguments() -> None:
     for order, x, name in ((-1.0, 1.0, "order"), (1.0, -1.0, "x"), (1.0, np.nan, "x")):
-        with pytest.raises(ValueError, match=f"{name} must be finite and at least 0"):
+        with pytest.raises(ValueError, match=f"^{name} .* 0; "):
             log_iv(order, x)
         assert np.isnan(jax.jit(log_iv)(order, x))
         assert np.isnan(jax.jit(bessel.ratio)(order, x))

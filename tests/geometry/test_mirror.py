@@ -349,15 +349,15 @@ def test_a_reference_may_be_an_array_of_one_number():
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="reference 3"):
         mirror.simplex(3).dual(jnp.ones(3) / 3)
-    with pytest.raises(ValueError, match="reference must be an integer"):
+    with pytest.raises(ValueError, match=r"^reference .*1\.5$"):
         mirror.simplex(1.5)
     with pytest.raises(ValueError, match="at least 2 categories"):
         mirror.simplex().dual(jnp.ones(1))
-    with pytest.raises(ValueError, match="lower must be below upper"):
+    with pytest.raises(ValueError, match=r"^lower .*1\.0$"):
         mirror.hypercube(1.0, -1.0)
-    with pytest.raises(ValueError, match="upper must be finite"):
+    with pytest.raises(ValueError, match=r"^upper .*inf$"):
         mirror.hypercube(0.0, np.inf)
     with pytest.raises(ValueError, match="radius"):
         mirror.ball(0.0)
-    with pytest.raises(ValueError, match="h must return a scalar"):
+    with pytest.raises(ValueError, match=r"^h .*\(2,\)"):
         mirror.from_convex(lambda x: x).dual(jnp.ones(2))

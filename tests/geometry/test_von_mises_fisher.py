@@ -209,23 +209,23 @@ def test_spread_of_close_vectors_is_right_to_rounding(seed: int) -> None:
 
 def test_bad_arguments() -> None:
     for dimension in (1, 2.5, True):
-        with pytest.raises(ValueError, match="dimension must be an integer of at least 2"):
+        with pytest.raises(ValueError, match=r"dimension .* 2"):
             vmf.log_normaliser(dimension, 1.0)
     for k in (-1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match="concentration must be finite and at least 0"):
+        with pytest.raises(ValueError, match=r"concentration .* 0"):
             vmf.entropy(3, k)
         assert np.isnan(jax.jit(lambda k: vmf.entropy(3, k))(k))
         assert np.isnan(jax.jit(lambda k: vmf.log_normaliser(3, k))(k))
     x = jnp.array([[1.0, 0.0], [0.0, 1.0]])
     with pytest.raises(ValueError, match="one length p"):
         vmf.log_density(x, jnp.ones(3), 1.0)
-    with pytest.raises(ValueError, match="the length of points must be 1"):
+    with pytest.raises(ValueError, match=r"length of points .* 1; "):
         vmf.resultant(2 * x)
     with pytest.raises(ValueError, match="weights must be"):
         vmf.resultant(x, jnp.array([1.0, -1.0]))
-    with pytest.raises(ValueError, match="the sum of weights must be"):
+    with pytest.raises(ValueError, match="sum of weights "):
         vmf.resultant(jnp.stack([x, x]), jnp.array([[1.0, 1.0], [0.0, 0.0]]))
-    with pytest.raises(ValueError, match="length must be between 0 and 1"):
+    with pytest.raises(ValueError, match=r"length .* 0 and 1"):
         vmf.fit(3, 1.5)
     with pytest.raises(ValueError, match=r"length \+ spread must be 1"):
         vmf.fit(3, 0.5, 0.4)

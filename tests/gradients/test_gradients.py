@@ -181,7 +181,7 @@ def test_fisher_as_a_matrix_is_the_covariance_of_a_batch():
         whole = variance(position, data)[name]
         np.testing.assert_allclose(jnp.diagonal(whole), entries, rtol=1e-5)
         np.testing.assert_allclose(whole, whole.T)
-    with pytest.raises(ValueError, match=r"a leaf of the position has shape \(\)"):
+    with pytest.raises(ValueError, match=r"^matrix=True .*\(\)$"):
         gradient_noise.fisher(log_likelihood, 6, matrix=True)(POSITION, data)
 
 
@@ -347,10 +347,10 @@ def test_bad_input_is_named(getkey):
     with pytest.raises(ValueError, match="repeats"):
         gradient_noise.variance(estimators.categorical(3), getkey(), jnp.zeros(3), None, 1)
     unsummed = gradients.posterior(log_prior, lambda p, batch: batch[1] * p["intercept"], 30)
-    with pytest.raises(ValueError, match=r"log_likelihood must return a real scalar.*\(30,\)"):
+    with pytest.raises(ValueError, match=r"log_likelihood .*\(30,\)"):
         unsummed.estimate(getkey(), (), POSITION, (X, Y))
     variate = gradients.control_variate(log_prior, log_likelihood, 30, MODE, jnp.zeros(3))
-    with pytest.raises(ValueError, match="the reference gradient must have the structure"):
+    with pytest.raises(ValueError, match=r"reference gradient .*PyTreeDef"):
         variate.estimate(getkey(), (), POSITION, (X, Y))
 
 
@@ -360,15 +360,15 @@ def test_a_start_where_the_density_is_not_finite_is_refused(getkey):
     good = gradients.start(estimator, {"x": np.array([1, 2])})
     assert good["x"].dtype == jnp.float32
     for bad in (-1.0, 0.0):
-        with pytest.raises(ValueError, match="the log density must be finite where the chain"):
+        with pytest.raises(ValueError, match=r"^the log density .*finite"):
             gradients.start(estimator, {"x": jnp.array([1.0, bad])})
     root = gradients.density(lambda p: -jnp.sqrt(jnp.abs(p)).sum())
-    with pytest.raises(ValueError, match="the gradient of the log density at position"):
+    with pytest.raises(ValueError, match=r"^the gradient of .*log density"):
         gradients.start(root, jnp.array([1.0, 0.0]))
     for bad in (np.nan, np.inf, "one", 1j):
         with pytest.raises(ValueError, match=r"position\['x'\]"):
             gradients.start(estimator, {"x": bad})
-    with pytest.raises(ValueError, match="at least one leaf"):
+    with pytest.raises(ValueError, match="one leaf"):
         gradients.start(estimator, {})
     # One that needs a batch cannot tell, and neither can a traced position.
     gradients.start(gradients.posterior(log_prior, log_likelihood, 30), POSITION)

@@ -40,7 +40,7 @@ def test_references_are_numbers_of_any_kind():
     model, data = (lambda mean: -jnp.sum(mean**2) / 2, log_likelihood), np.arange(3)
     assert float(gradients.full_gradient(log_likelihood, 0, data)) == 3.0
     assert float(gradients.running(*model, data, 0).init(jax.random.key(0)).gradient) == 3.0
-    with pytest.raises(ValueError, match="reference must be finite"):
+    with pytest.raises(ValueError, match=r"^reference .*nan at index \(1,\)$"):
         gradients.control_variate(*model, 3, [0.0, np.nan], [0.0, 0.0])
 
 
@@ -65,5 +65,5 @@ def half(x, *batch):
 def test_a_metropolis_test_in_half_precision_is_refused(kernel, name):
     """Rounding to 4 nats, as near -1,000, gave `barker` a variance of 1.43 for 1 at h = 1."""
     state = kernel.init(jax.random.key(0), jnp.array([0.3, 0.7]))
-    with pytest.raises(ValueError, match=f"{name} returned bfloat16, too coarse for a Metropolis"):
+    with pytest.raises(ValueError, match=f"{name} .*bfloat16"):
         jax.eval_shape(kernel.update, jax.random.key(1), state, jnp.array([0, 1]))

@@ -64,7 +64,7 @@ def test_a_control_variate_at_the_mode_is_nearly_exact_near_it(regression):
 
 def test_a_start_from_which_the_optimiser_diverges(regression):
     data, _ = regression
-    with pytest.raises(ValueError, match="mode that the optimiser found"):
+    with pytest.raises(ValueError, match=r"\['offset'\] .* nan$"):
         gradients.mode(log_prior, log_likelihood, data, START, optimiser=optax.sgd(1e3))
     with pytest.raises(ValueError, match="steps"):
         gradients.mode(log_prior, log_likelihood, data, START, steps=0)

@@ -188,7 +188,7 @@ def test_a_fit_whose_time_is_over_says_what_it_has():
     assert short.ended == "clock"
     assert "passes=" in short.again
     text = " ".join(short.verdict)
-    assert "1e+06 effective samples asked for, nine in ten topics have" in text
+    assert "1e+06 effective samples" in text
     assert "A longer run" in text
     assert f"passes={4 * short.done['passes']}" in text
 
@@ -211,7 +211,7 @@ def test_the_limit_of_a_run_depends_on_sizes_only(monkeypatch):
 
 @pytest.mark.parametrize("given", [{"target_ess": 50}, {"time_limit": 9.0}])
 def test_a_run_has_a_length_or_a_goal(given):
-    with pytest.raises(ValueError, match="target_ess and time_limit are for memoised counts"):
+    with pytest.raises(ValueError, match=r"target_ess and time_limit .*memoised"):
         lda.fit(COUNTS, 2, passes=3, **given)
 
 
@@ -276,14 +276,9 @@ def test_verdicts_say_what_is_good_and_what_is_not_yet():
         return verdict.predictions(fitted, "perplexity"), topics
 
     both = [[1, 1, 1], [1, 1, 0]]
-    assert judged(both)[1] == (
-        "2 of 3 topics are stable (*): both chains found them, with prevalences up to 0.40 points "
-        "apart. The other one may be missing from another run."
-    )
-    assert "All 3 topics are stable: all 3 chains found them" in judged(np.ones((3, 3)))[1]
-    assert (
-        "Both topics are stable: both chains found them" in judged(np.ones((2, 2)), kinds=(1, 1))[1]
-    )
+    assert all(part in judged(both)[1] for part in ("2 of 3 topics", "0.40 points", "other one"))
+    assert "All 3 topics are stable" in judged(np.ones((3, 3)))[1]
+    assert "Both topics are stable" in judged(np.ones((2, 2)), kinds=(1, 1))[1]
     assert "No topic is stable" in judged([[1, 1, 1], [0, 0, 0]])[1]
     assert "One chain cannot tell" in judged([[1, 1, 1]])[1]
     assert "Nothing was held out" in judged(both)[0]

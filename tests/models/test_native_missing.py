@@ -51,8 +51,8 @@ def test_a_checkout_without_native_code_is_named_once(tmp_path):
     libraries = shutil.ignore_patterns("_library*", "_cuda*", "__pycache__")
     shutil.copytree(package, tmp_path / "simplex_jax", ignore=libraries)
     (line,) = said(tmp_path, "hdp.fit(counts, passes=2)")
-    assert f"it was imported from {tmp_path / 'simplex_jax'}, which has none" in line
-    assert "to install the package again" in line
+    assert f"imported from {tmp_path / 'simplex_jax'}, " in line
+    assert "install the package" in line
     assert "a C++ compiler" in line
     (tmp_path / "setup.py").touch()
     (line,) = said(tmp_path)
@@ -76,7 +76,7 @@ def test_native_code_that_is_missing_in_part_or_does_not_load_is_named(library, 
     assert "some 7 times slower" in line
     place = file if broken else package if library == "draws" else file.parent
     assert str(place) in line
-    assert ("of another version or machine" in line) == broken
+    assert ("another version or" in line) == broken
 
 
 @pytest.mark.parametrize("broken", [True, False])
@@ -87,8 +87,8 @@ def test_native_code_of_topics_alone_is_missed(broken, tmp_path, monkeypatch):
         (tmp_path / "_library.so").touch()
     monkeypatch.setattr(topics, "LIBRARY", dataclasses.replace(topics.LIBRARY, folder=tmp_path))
     monkeypatch.setattr(native, "_warn", native._warn.__wrapped__)  # once for each test
-    what = "is of another version or machine" if broken else "has none"
-    with pytest.warns(NativeCodeWarning, match=f"a part of .* {tmp_path}.* {what}; .* builds it"):
+    what = r"_library\.so .*another version" if broken else "has none"
+    with pytest.warns(NativeCodeWarning, match=f"{tmp_path}.*{what}"):
         assert engine.resolve() == "xla"
 
 
@@ -96,5 +96,5 @@ def test_native_code_of_another_machine_is_missed(tmp_path, monkeypatch):
     (tmp_path / "_library.so").touch()
     monkeypatch.setattr(pipeline, "LIBRARY", dataclasses.replace(DRAWS, folder=tmp_path))
     monkeypatch.setattr(native, "_warn", native._warn.__wrapped__)
-    with pytest.warns(NativeCodeWarning, match="is of another version or machine"):
+    with pytest.warns(NativeCodeWarning, match=r"_library\.so is of"):
         lda.fit(np.eye(4, dtype=int) + 1, 2, passes=1, engine="xla")

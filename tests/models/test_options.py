@@ -62,15 +62,15 @@ def click_options(name):
 def test_values_are_checked_and_named():
     assert dataclasses.astuple(Example(2, size=1, parts=["y"])) == (2, 1.0, "a", ("y",), False)
     for given, message in [
-        ({"count": 1}, "count must be an integer of at least 2; it is 1"),
-        ({"count": 2.5}, "count must be an integer"),
-        ({"count": True}, "count must be an integer"),
-        ({"size": 0}, "size must be finite and positive; it is 0"),
-        ({"size": 2001}, "size must be at most 2,000; it is 2001"),
-        ({"size": math.nan}, "size must be finite and positive; it is nan"),
-        ({"size": "long"}, "size must be a number; it is 'long'"),
-        ({"kind": "c"}, "kind must be one of a, b; it is 'c'"),
-        ({"parts": ("x", "z")}, "parts must be one of x, y; it is "),
+        ({"count": 1}, r"count .* 2; it is 1"),
+        ({"count": 2.5}, r"^count .*2\.5$"),
+        ({"count": True}, r"^count .*True$"),
+        ({"size": 0}, r"^size .*0$"),
+        ({"size": 2001}, r"size .* 2,000; it is 2001"),
+        ({"size": math.nan}, r"^size .*nan$"),
+        ({"size": "long"}, r"size .* 'long'"),
+        ({"kind": "c"}, r"kind .* 'c'"),
+        ({"parts": ("x", "z")}, r"^parts .*'z'$"),
     ]:
         with pytest.raises(ValueError, match=message):
             Example(**given)
@@ -100,7 +100,7 @@ def test_a_function_has_the_options_one_by_one():
     assert "    kind: A kind. One of a, b. Default: 'a'.\n" in fit.__doc__
     rows, given = fit([1], 4, kind="b")
     assert (rows, given) == ([1], Example(4, kind="b"))
-    with pytest.raises(TypeError, match=r"^fit\(\) got an unexpected keyword argument 'sizes'$"):
+    with pytest.raises(TypeError, match=r"^fit\(\) .* 'sizes'$"):
         fit([1], sizes=3)
 
 
@@ -139,7 +139,7 @@ def test_fit_and_resolve_are_explicit(name):
         assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         assert all(f"\n    {entry}: " in function.__doc__ for entry in wanted)
         assert "{options}" not in function.__doc__
-    with pytest.raises(TypeError, match=r"fit\(\) got an unexpected keyword argument 'nonsense'"):
+    with pytest.raises(TypeError, match=r"fit\(\) .* 'nonsense'"):
         room.fit([[1, 2]], nonsense=1)
 
 
@@ -219,8 +219,8 @@ def test_seeds_are_those_of_a_key(seed):
 def test_help_says_only_what_the_command_can_do():
     shown = {name: CliRunner().invoke(main, [name, "--help-all"]).stdout for name in ("hdp", "lda")}
     assert "Blocked sweeps" not in shown["hdp"]
-    assert "Blocked sweeps always run by xla" in " ".join(shown["lda"].split())
-    assert "a number, or in Python one per topic" in " ".join(shown["lda"].split())
+    assert "run by xla" in " ".join(shown["lda"].split())
+    assert "Python one per topic" in " ".join(shown["lda"].split())
     effects = CliRunner().invoke(main, ["lda", "effects", "--help"]).stdout
     assert "0<x<1" in effects
 
@@ -230,7 +230,7 @@ def test_help_says_only_what_the_command_can_do():
 def test_the_command_refuses_seeds_that_are_too_large(name, flag):
     result = CliRunner().invoke(main, [name, flag, str(2**32)])
     assert result.exit_code == 2
-    assert f"'{flag}': 4294967296 is not in the range 0<=x<=4294967295" in result.stderr
+    assert f"'{flag}': 4294967296 " in result.stderr
 
 
 def test_every_model_is_offered_where_the_others_are():

@@ -73,9 +73,9 @@ def test_a_corpus_on_disk_holds_out_as_many(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"holdout": 20}, "holdout 20 leaves none of the 20: hold out fewer"),
-        ({"holdout": -1}, "holdout must be an integer of at least 0"),
-        ({"holdout": 3, "heldout": (COUNTS, COUNTS)}, "give holdout or heldout, not both"),
+        ({"holdout": 20}, r"^holdout 20 .* 20: "),
+        ({"holdout": -1}, r"holdout .* 0"),
+        ({"holdout": 3, "heldout": (COUNTS, COUNTS)}, "holdout or heldout"),
         ({"holdout_seed": -1}, "holdout_seed must be"),
         ({"checkpoint_every": -1.0}, "checkpoint_every must be"),
     ],
@@ -145,9 +145,9 @@ def test_a_run_of_another_model_is_not_loaded(fitted, tmp_path):
     place = fitted.save(tmp_path / "run")
     config = json.loads((place / "config.json").read_text())
     (place / "config.json").write_text(json.dumps(config | {"command": "dpm"}))
-    with pytest.raises(RunError, match="this is a run of simplex-jax dpm"):
+    with pytest.raises(RunError, match=r"simplex-jax dpm, .* simplex-jax lda"):
         lda.load(place)
-    with pytest.raises(RunError, match="there is no such directory"):
+    with pytest.raises(RunError, match="no such directory"):
         lda.load(tmp_path / "none")
 
 
@@ -159,7 +159,7 @@ def test_damaged_settings_are_one_line(fitted, tmp_path, change):
     config = json.loads((place / "config.json").read_text())
     config["settings"] |= change
     (place / "config.json").write_text(json.dumps(config))
-    with pytest.raises(RunError, match=r"config\.json: the settings are damaged"):
+    with pytest.raises(RunError, match=r"config\.json: "):
         lda.load(place)
 
 
@@ -174,7 +174,7 @@ def test_transform_takes_documents_of_any_vocabulary(fitted):
     np.testing.assert_array_equal(
         fitted.transform(from_counts(turned, WORDS[::-1])), fitted.transform(CORPUS)
     )
-    with pytest.raises(ValueError, match="seed must be at most 4294967295"):
+    with pytest.raises(ValueError, match=r"seed .* 4294967295"):
         fitted.transform(CORPUS, seed=2**32)
     np.testing.assert_array_equal(fitted.transform(from_counts([[1]], ["zebra"])), shares[2:])
 
@@ -198,7 +198,7 @@ def test_a_finished_run_goes_on_from_its_end_to_another_length(tmp_path):
     assert longer.settings.steps == 40
     assert longer.num_samples == whole.num_samples
     np.testing.assert_array_equal(longer.topics, whole.topics)
-    with pytest.raises(ValueError, match="the run has already done 40 steps, and its length is 30"):
+    with pytest.raises(ValueError, match=r"40 steps, .* 30: "):
         lda.fit(CORPUS, 2, steps=30, resume=True, **options)
 
 
@@ -222,7 +222,7 @@ def test_warnings_are_those_of_the_model_and_of_the_run(fitted):
     assert fitted.warnings == lda.MODEL.warn(fitted)
     cut = lda.fit(CORPUS, 2, steps=30, hooks=[Cut(10)], **SAME)
     assert cut.interrupted is None
-    assert "The run was interrupted before its end." not in cut.warnings
+    assert pipeline.INTERRUPTED not in cut.warnings
     few = dataclasses.replace(fitted, num_samples=3)
     assert any("3 posterior samples only" in sentence for sentence in lda.MODEL.warn(few))
 
@@ -237,7 +237,7 @@ def test_scores_are_what_evaluate_measures():
         assert fitted.score(CORPUS, seed=7) == pytest.approx(-np.log(perplexity), rel=1e-6)
         assert fitted.score(CORPUS, seed=7) != fitted.score(CORPUS, seed=8)
         assert fitted.num_topics == len(fitted.topics)
-        with pytest.raises(ValueError, match="no document has two words"):
+        with pytest.raises(ValueError, match=r"^no document "):
             fitted.score(from_counts(np.eye(4), WORDS))
     vectors = COUNTS / np.linalg.norm(COUNTS, axis=1, keepdims=True)
     spherical = sam.fit(vectors, 2, steps=6, seed=1)
@@ -266,7 +266,7 @@ def test_samples_are_kept_by_default_and_change_nothing_else(monkeypatch):
         assert len(fitted.samples["step"]) == fitted.settings.keep_samples == options.KEPT
         assert_same(fitted, without, "samples", "again", "verdict")
     monkeypatch.setattr(options, "_MOST_KEPT", 4 * 2 * 2 * 4 * 3)
-    with pytest.warns(UserWarning, match="keeps 3 posterior samples of the topics, not 20: each"):
+    with pytest.warns(UserWarning, match=r"keeps 3 .* 20: "):
         few = next(fit())
     assert len(few.samples["step"]) == 3
     assert len(next(fit(keep_samples=7)).samples["step"]) == 7

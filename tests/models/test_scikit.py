@@ -68,7 +68,7 @@ def test_warnings_are_those_of_the_fit(estimator, model, counts, monkeypatch):
     monkeypatch.setattr(model, "fit", remember)
     estimator = clone(estimator).set_params(random_state=0).fit(counts)
     assert estimator.warnings_ == fits[0].warnings
-    assert any("longer run gives more" in sentence for sentence in estimator.warnings_)
+    assert any("run gives more" in sentence for sentence in estimator.warnings_)
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def test_the_spherical_one_too():
 def test_ctrl_c_ends_a_search_and_leaves_what_was_sampled(counts, fitted):
     cut = Cut(number=signal.SIGINT)
     model = clone(fitted).set_params(callbacks=[cut])
-    with pytest.raises(KeyboardInterrupt, match="SIGINT ended the fit early"):
+    with pytest.raises(KeyboardInterrupt, match="SIGINT"):
         model.fit(counts)
     assert len(cut.steps) == 1
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
@@ -173,7 +173,7 @@ def test_documents_of_given_shares_are_mixtures_of_topics(counts, fitted):
     np.testing.assert_allclose(words.sum(axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose(words, shares @ fitted.components_)
     np.testing.assert_allclose(fitted.inverse_transform(sp.csr_array(shares)), words, rtol=1e-6)
-    with pytest.raises(ValueError, match="X has 3 columns, and there are 2 topics"):
+    with pytest.raises(ValueError, match=r"X has 3 columns, .* 2 topics"):
         fitted.inverse_transform(np.ones((1, 3)))
 
 
@@ -224,7 +224,7 @@ def test_streaming_goes_on_from_a_fit(counts, fitted):
     for name in ("prevalence_", "samples_", "order_", "diagnostics_", "metrics_", "warnings_"):
         assert hasattr(fitted, name)
         assert not hasattr(model, name)
-    with pytest.raises(ValueError, match="streamed or loaded from a file has none"):
+    with pytest.raises(ValueError, match="`fit` keep_samples"):
         exports.to_arviz(model)
 
 
@@ -240,7 +240,7 @@ def test_files_hold_the_fit_and_no_pickle(tmp_path, counts, fitted):
     (tmp_path / "torn.npz").write_bytes((tmp_path / "model.npz").read_bytes()[:100])
     with pytest.raises(RunError, match="damaged"):
         LDA.load(tmp_path / "torn.npz")
-    with pytest.raises(RunError, match=r"none.npz: cannot be read \(no such file or directory\)"):
+    with pytest.raises(RunError, match=r"none.npz: .*\(no such file"):
         LDA.load(tmp_path / "none.npz")
 
 
@@ -258,17 +258,17 @@ def test_files_hold_the_names_of_the_words(tmp_path):
 @pytest.mark.parametrize(
     ("params", "X", "message"),
     [
-        ({}, [[1.5, 2.0]], "1.5, which is not a whole number"),
+        ({}, [[1.5, 2.0]], "is 1.5, "),
         ({}, [[-1, 2]], "Negative values"),
-        ({"fractions": "round"}, [[1, 2]], "fractions must be one of error, draw"),
-        ({"n_components": 0}, [[1, 2]], "^n_components must be an integer of at least 1"),
-        ({"n_components": 4}, [[1, 2]], "^n_components must be at most 3, the number of tokens"),
+        ({"fractions": "round"}, [[1, 2]], r"^fractions .*'round'$"),
+        ({"n_components": 0}, [[1, 2]], r"^n_components .* 1"),
+        ({"n_components": 4}, [[1, 2]], r"^n_components .* 3"),
         ({"n_chains": 0}, [[1, 2]], "^n_chains must be"),
         ({"random_state": -1}, [[1, 2]], "^random_state must be"),
         ({"beta": -1}, [[1, 2]], "^beta must be"),
-        ({"callbacks": [3]}, [[1, 2]], "callbacks must be callable"),
-        ({"callbacks": print}, [[1, 2]], "callbacks must be a list"),
-        ({"passes": 2, "seconds": 2}, [[1, 2]], "at most one of"),
+        ({"callbacks": [3]}, [[1, 2]], r"^callbacks .* 3 "),
+        ({"callbacks": print}, [[1, 2]], r"^callbacks .*print"),
+        ({"passes": 2, "seconds": 2}, [[1, 2]], "passes, steps"),
     ],
 )
 def test_bad_input_is_told(params, X, message):

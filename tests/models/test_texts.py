@@ -24,7 +24,7 @@ RECORDS = {model.MODEL.name: model.MODEL for model in (lda, hdp, sam, dpm, dtm)}
 def test_texts_are_their_counts(name):
     model = RECORDS[name]
     assert model.digest(model.as_data(TEXTS)) == model.digest(model.as_data(from_texts(TEXTS)))
-    with pytest.raises(CorpusError, match="one string or path, 'river', in place of several texts"):
+    with pytest.raises(CorpusError, match=r"^texts: .*'river', "):
         model.as_data("river")
 
 
@@ -49,7 +49,7 @@ def test_other_texts_are_put_to_the_words_of_a_fit(name):
         sp.csr_array((1, len(words)), dtype=np.int32),
     ):
         np.testing.assert_array_equal(fitted.transform(alone), unknown)
-    with pytest.warns(UserWarning, match="none of its 60 tokens is a word of the model"):
+    with pytest.warns(UserWarning, match="none of its 60 tokens"):
         np.testing.assert_array_equal(fitted.transform(["zebra " * 20] * 3), unknown[[0, 0, 0]])
-    with pytest.raises(CorpusError, match="in place of several texts"):
+    with pytest.raises(CorpusError, match=r"^texts: .*'river', "):
         fitted.transform("river")

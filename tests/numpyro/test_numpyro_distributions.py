@@ -82,11 +82,11 @@ def test_bad_arguments() -> None:
         VonMisesFisher(2 * MEANS, K, validate_args=True)
     with pytest.raises(ValueError, match="invalid concentration"):
         VonMisesFisher(MEANS, -K, validate_args=True)
-    with pytest.raises(ValueError, match="last axis of length p >= 2"):
+    with pytest.raises(ValueError, match=r"^mean_direction .* p >= 2"):
         VonMisesFisher(1.0, 1.0)
     with pytest.raises(ValueError, match="do not broadcast"):
         VonMisesFisher(MEANS, jnp.ones(3))
-    with pytest.raises(ValueError, match="concentration must be finite"):
+    with pytest.raises(ValueError, match=r"^concentration .*-3\.0 at index \(0,\)$"):
         VonMisesFisher(MEANS, -K, validate_args=False).log_prob(MEANS)
     with pytest.warns(UserWarning, match="Out-of-support"):
         VonMisesFisher(MEANS, K, validate_args=True).log_prob(2 * MEANS)

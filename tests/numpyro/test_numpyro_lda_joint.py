@@ -262,8 +262,8 @@ def test_counts_that_are_not_updated_are_seen(getkey, monkeypatch):
 def test_counts_that_do_not_belong_together_have_no_density(getkey, monkeypatch):
     swept_with(".set(counts), words)", ".set(counts), before.words)")(monkeypatch)
     with (
-        pytest.warns(UserWarning, match="where Gibbs starts .*'phi'.*: other values are tried"),
-        pytest.raises(RuntimeError, match="none to start from at which the log density"),
+        pytest.warns(UserWarning, match=r"Gibbs starts .*'phi'"),
+        pytest.raises(RuntimeError, match="init_params"),
     ):
         run(getkey(), num_warmup=1, num_samples=1)
 

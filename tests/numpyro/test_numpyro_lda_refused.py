@@ -122,17 +122,17 @@ def test_the_model_itself_is_not_refused(getkey):
 
 
 def test_a_batch_of_keys_is_refused(getkey):
-    with pytest.raises(ValueError, match="LDAGibbs takes a single key: for several chains use"):
+    with pytest.raises(ValueError, match=r"^LDAGibbs .*chain_method='sequential'"):
         block(changed(), COUNTS).init(jax.random.split(getkey(), 2), 0, None, (), {})
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sweeps": 0}, "sweeps must be an integer of at least 1; it is 0"),
-        ({"engine": "quick"}, "engine must be one of native, xla; it is 'quick'"),
-        ({"documents": 3}, "documents must be the name of a site; it is 3"),
-        ({"words": "n"}, "documents and words must be two sites; both are 'n'"),
+        ({"sweeps": 0}, r"sweeps .* 1; it is 0"),
+        ({"engine": "quick"}, r"engine .* 'quick'"),
+        ({"documents": 3}, r"^documents .*3$"),
+        ({"words": "n"}, r"^documents and words .* 'n'$"),
     ],
 )
 def test_an_option_that_is_refused(options, message):
@@ -156,17 +156,17 @@ def test_too_many_topics_for_an_engine_are_refused(getkey, monkeypatch):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TopicCounts(3, 0.5), "alpha must have a last axis, of the K topics"),
+        (lambda: TopicCounts(3, 0.5), r"alpha .* K topics"),
         (
             lambda: TopicCounts(np.ones(3), np.ones((2, 4))),
-            r"the shapes of lengths \(3,\) and alpha \(2, 4\), less its last axis, do not",
+            r"\(3,\) and alpha \(2, 4\)",
         ),
-        (lambda: WordCounts(3), "give either topics or log_topics"),
-        (lambda: WordCounts(3, PHI, log_topics=PHI), "give either topics or log_topics"),
-        (lambda: WordCounts(3, log_topics=0.5), "log_topics must have a last axis, of the V words"),
+        (lambda: WordCounts(3), r"either topics or log_topics$"),
+        (lambda: WordCounts(3, PHI, log_topics=PHI), r"either topics or log_topics$"),
+        (lambda: WordCounts(3, log_topics=0.5), r"log_topics .* V words"),
         (
             lambda: WordCounts(np.ones(3), PHI),
-            r"the shapes of totals \(3,\) and topics \(2, 3\), less its last axis, do not",
+            r"\(3,\) and topics \(2, 3\)",
         ),
     ],
 )

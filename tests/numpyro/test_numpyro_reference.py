@@ -285,17 +285,17 @@ def traced(law, config, scale=None, obs=None):
 
 def test_the_ends_of_the_range_in_single_precision():
     assert GammaReference(jnp.array([1e-6, 1e6])).shape.shape == (2,)
-    with pytest.raises(ValueError, match=r"shape must be between 1e-06 and 1e\+06"):
+    with pytest.raises(ValueError, match=r"shape .* 1e-06 and 1e\+06"):
         GammaReference(np.float32(9.9e-7))
 
 
 def test_mistakes_are_errors():
     simplex, positive = dist.Dirichlet(jnp.ones(3)), dist.Gamma(1.0, 1.0)
-    with pytest.raises(ValueError, match="shape must be between"):
+    with pytest.raises(ValueError, match=r"^shape .*1e-06"):
         GammaReference(0.0)
-    with pytest.raises(ValueError, match="shape must be between"):
+    with pytest.raises(ValueError, match=r"^shape .*1e-06"):
         GammaReference([1.0, np.nan])
-    with pytest.raises(ValueError, match="rate must be finite and positive"):
+    with pytest.raises(ValueError, match=r"^rate .*-1\.0$"):
         GammaReference(1.0, -1.0)
     with pytest.raises(ValueError, match="'x' is Normal"):
         traced(dist.Normal(0.0, 1.0), GammaReference(1.0))
@@ -322,12 +322,12 @@ def test_mistakes_are_errors():
         learn_reference(key, poisson, model_args=(COUNTS,), num_samples=10)
     with pytest.raises(ValueError, match="minibatches"):
         learn_reference(key, cases.categorical, model_args=(cases.LABELS, 5))
-    with pytest.raises(ValueError, match=r"positive numbers or on the simplex$"):
+    with pytest.raises(ValueError, match=r"no latent site .*simplex$"):
         learn_reference(key, lambda: numpyro.sample("x", dist.Normal(0.0, 1.0)))
-    with pytest.raises(ValueError, match=r"outside of scan and cond, which have \['r'\]"):
+    with pytest.raises(ValueError, match=r"scan and cond, .*\['r'\]"):
         learn_reference(key, wandering, model_args=(COUNTS,))
     outside = handlers.reparam(wandering, config={"r": GammaReference(1.0)})
-    with pytest.raises(ValueError, match=r"'r' is .* within scan or cond"):
+    with pytest.raises(ValueError, match=r"'r' is .* scan or cond"):
         handlers.seed(outside, key)(COUNTS)
 
 

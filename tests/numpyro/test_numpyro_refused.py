@@ -32,13 +32,13 @@ def test_what_is_no_model_is_named():
         lambda model: learn_reference(key, model),
     ):
         for given, name in ((kernel, "a SCIR"), (dist.Normal(), "a Normal"), (dist.Normal, "the")):
-            with pytest.raises(ValueError, match=rf"model must be a numpyro model.*it is {name}"):
+            with pytest.raises(ValueError, match=rf"^model .*it is {name}"):
                 make(given)
 
 
 def test_a_model_without_latent_sites_is_named():
     for kernel in (SCIR(jnp.zeros), SGMCMC(jnp.zeros, partial(barker.build, step_size=0.1))):
-        with pytest.raises(ValueError, match="the model has no latent site"):
+        with pytest.raises(ValueError, match="no latent site"):
             first(None, 3, kernel=kernel)
 
 
@@ -60,7 +60,7 @@ def test_a_prior_that_depends_on_an_enumerated_site_is_named():
         z = numpyro.sample("z", dist.Categorical(jnp.ones(2) / 2), infer={"enumerate": "parallel"})
         numpyro.sample("p", dist.Dirichlet(jnp.array([[1.0, 1.0], [5.0, 1.0]])[z]))
 
-    with pytest.raises(ValueError, match="'p' depends on a site that is summed out"):
+    with pytest.raises(ValueError, match=r"'p' .*MixtureSameFamily"):
         first(model)
 
 
@@ -73,7 +73,7 @@ def test_missing_values_by_obs_mask_are_named_as_in_the_model():
 
     scores = reparam(model, config={"z_unobserved": GammaReference(1.0)})
     for refused in (model, scores):
-        with pytest.raises(ValueError, match=r"site 'z' has obs_mask.*a latent site of their own"):
+        with pytest.raises(ValueError, match="site 'z' has obs_mask"):
             first(refused)
 
 
@@ -86,7 +86,7 @@ def test_a_log_density_in_half_precision_is_named():
 
     exact = SGMCMC(model, partial(barker.build, step_size=0.1))
     for kernel in (SCIR(model), exact):
-        with pytest.raises(ValueError, match="log density of site 'y' is bfloat16, too coarse"):
+        with pytest.raises(ValueError, match="site 'y' is bfloat16"):
             first(model, kernel=kernel)
 
 

@@ -83,8 +83,8 @@ def test_what_is_given_stays() -> None:
 @pytest.mark.parametrize(
     ("kernel", "params", "message"),
     [
-        (NUTS(impossible), None, "Cannot find valid initial parameters"),
-        (SCIR(impossible), None, "^100 draws of the latent sites found none to start from"),
+        (NUTS(impossible), None, "Cannot find valid"),
+        (SCIR(impossible), None, r"^100 draws .*init_params"),
         (SGMCMC(impossible, SGRLD), None, "^100 draws"),
         (SCIR(bounded), {"r": 2.0}, "not finite at init_params: give values"),
         (SGMCMC(bounded, SGLD), {"r": 2.0}, "not finite at init_params"),
@@ -125,7 +125,7 @@ def test_a_start_that_gibbs_gives_is_replaced(is_traced) -> None:
 
 def test_a_strategy_that_gibbs_overrides_is_said() -> None:
     kernel = SCIR(within_gibbs, init_strategy=init_to_value(values=BAD))
-    with pytest.warns(UserWarning, match="init_strategy is only used where .* init_params"):
+    with pytest.warns(UserWarning, match=r"init_strategy .* init_params"):
         state = kernel.init(jax.random.key(0), 10, GOOD, (X,), WITHIN_GIBBS)
     np.testing.assert_allclose(jnp.exp(state.z["w"]), GOOD["w"], rtol=1e-6)
 

@@ -168,16 +168,16 @@ SGLD, SGRLD = partial(sgld.build, step_size=1e-3), partial(sgrld.build, step_siz
     [
         (SCIR(normal), (X,), r"Gibbs\(\[\(SCIR\(model\), \['w'\]\), \(NUTS\(model\), None\)\]\)"),
         (SCIR(normal), (X, 5), r"use SGMCMC\(model, \{...\}\)"),
-        (SCIR(local), (X,), "'w' is inside the plate 'rows', which shows 3 of 30 rows"),
-        (SGMCMC(local, SGLD), (X,), "'w' is inside the plate 'rows'"),
+        (SCIR(local), (X,), r"'w' .* 'rows', which shows 3 of 30 rows"),
+        (SGMCMC(local, SGLD), (X,), r"'w' .* 'rows'"),
         (SCIR(discrete), (X,), "'z' is discrete. Mark it infer="),
-        (SCIR(summed), (X,), "'z' is enumerated, and the plate 'rows' .*MixtureSameFamily"),
-        (SCIR(summed_outside), (X,), "'z' is enumerated, and the plate 'rows' "),
-        (SCIR(scaled), (X,), "prior of site 'w' is scaled or masked"),
-        (SCIR(direction), (X,), r"its latent sites are \['m'\]. Use NUTS"),
+        (SCIR(summed), (X,), r"'z' .* 'rows' .*MixtureSameFamily"),
+        (SCIR(summed_outside), (X,), r"'z' .* 'rows'"),
+        (SCIR(scaled), (X,), "prior of site 'w'"),
+        (SCIR(direction), (X,), r"\['m'\]. Use NUTS"),
         (SCIR(lambda x: None), (X,), "no latent site"),
         (SGMCMC(normal, SGRLD), (X,), r"sgrld.build cannot move 'mu' \(other\): .* {None: "),
-        (SGMCMC(normal, {"w": SGRLD}), (X,), r"no kernel is given for \['mu'\]"),
+        (SGMCMC(normal, {"w": SGRLD}), (X,), r"\['mu'\]: .*{None: "),
         (SGMCMC(normal, {"v": SGRLD, None: SGLD}), (X,), r"kernel has sites \['v'\]"),
         (SGMCMC(bounded, {"mu": SGLD, None: SGLD}), (X,), r"support of \['top'\] depends on sites"),
         (SGMCMC(normal, BARKER), (X, 5), r"barker.build needs the exact .* functools.partial.sgbd"),
@@ -192,14 +192,14 @@ def test_what_cannot_be_sampled_is_refused(kernel, arguments, message) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SCIR(normal, -1.0), "step_size must be finite and positive"),
+        (lambda: SCIR(normal, -1.0), r"^step_size .*-1\.0$"),
         (lambda: SCIR(normal, target_accept=1.0), "target_accept must be between 0 and 1"),
         (lambda: SGMCMC(normal, sgld.build), "sgld.build needs step_size: freeze"),
-        (lambda: SGMCMC(normal, "sgld"), "kernel must be the build function"),
-        (lambda: SGMCMC(normal, partial(gmc.build, step_size=1.0)), "it takes a log density of"),
+        (lambda: SGMCMC(normal, "sgld"), r"^kernel .*'sgld'$"),
+        (lambda: SGMCMC(normal, partial(gmc.build, step_size=1.0)), r"^kernel gmc\.build .*barker"),
         (lambda: SGMCMC(normal, partial(mld.build, form="dual")), "Leave out form='dual'"),
         (lambda: SGMCMC(normal, partial(gbm.build, mean=0.0, precision=1.0)), "one lognormal"),
-        (lambda: SGMCMC(normal, print), "does not take an estimator"),
+        (lambda: SGMCMC(normal, print), r"^kernel builtins\.print .*estimator"),
     ],
 )
 def test_bad_arguments(make, message) -> None:
@@ -210,8 +210,8 @@ def test_bad_arguments(make, message) -> None:
 def test_bad_starts() -> None:
     kernel, key = SCIR(cases.categorical), jax.random.key(0)
     for params, message in [
-        ({"q": jnp.ones(3)}, "init_params has unknown sites q; the latent sites are p"),
-        ({"p": jnp.ones(2)}, r"init_params\['p'\] must be constrained values of shape \(3,\)"),
+        ({"q": jnp.ones(3)}, r"^init_params .* q; .* p"),
+        ({"p": jnp.ones(2)}, r"init_params\['p'\] .* \(3,\)"),
     ]:
         with pytest.raises(ValueError, match=message):
             kernel.init(key, 0, params, (cases.LABELS,), {})
@@ -295,9 +295,9 @@ def test_samplers_of_ones_own_declare_their_coordinates() -> None:
         for kernel in ((build, "counts"), partial(sgrld.build, step_size=0.01))
     )
     np.testing.assert_array_equal(ours.z["w"], theirs.z["w"])
-    with pytest.raises(ValueError, match="build needs alpha: freeze"):
+    with pytest.raises(ValueError, match="build needs alpha"):
         SGMCMC(cases.mixture, build)
-    with pytest.raises(ValueError, match=r"chart of a kernel must be one of .*, not 'simplex'"):
+    with pytest.raises(ValueError, match=r"chart .*'simplex'"):
         SGMCMC(cases.mixture, (build, "simplex"))
 
 
@@ -318,7 +318,7 @@ def shown_in_part(x, subsample_size):
 
 def test_deterministic_sites_of_a_minibatch_are_left_out() -> None:
     kernel, key = SCIR(shown_in_part), jax.random.key(0)
-    with pytest.warns(UserWarning, match=r"not have the deterministic sites \['means', 'centre'\]"):
+    with pytest.warns(UserWarning, match=r"\['means', 'centre'\]"):
         state = kernel.init(key, 0, None, (X, 3), {})
     assert set(kernel.postprocess_fn((X, 3), {})(state.z)) == {"w", "largest"}
     state = kernel.init(key, 0, None, (X, 30), {})
@@ -341,6 +341,6 @@ def random_means(x):
 def test_deterministic_sites_of_random_numbers_are_left_out() -> None:
     """A replay of the model would give all samples the same ones."""
     kernel = SCIR(random_means)
-    with pytest.warns(UserWarning, match=r"\['mean', 'moved'\].*that the model draws itself"):
+    with pytest.warns(UserWarning, match=r"\['mean', 'moved'\]"):
         state = kernel.init(jax.random.key(0), 0, None, (X,), {})
     assert kernel.postprocess_fn((X,), {})(state.z).keys() == {"w", "first"}

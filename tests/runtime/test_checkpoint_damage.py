@@ -174,7 +174,7 @@ def test_what_does_not_read_back_is_not_published(store, tmp_path, monkeypatch):
         write(path, {name: array + 1 for name, array in arrays.items()})
 
     monkeypatch.setattr(output, "write_npz", write_other)
-    with pytest.raises(CheckpointError, match=r"cannot save step 3 .*labels is not what was saved"):
+    with pytest.raises(CheckpointError, match=r"cannot save step 3 .*labels "):
         store.save(3, tree(3), {})
     monkeypatch.undo()
     assert sorted(os.listdir(tmp_path)) == ["000001-step-1", "000002-step-2"]

@@ -65,10 +65,9 @@ def test_an_earlier_run_goes_whole_and_nothing_else(run):
     with claim(run, say=said.append):
         assert tree(run) == sorted([*theirs, "config.json", lock.NAME])
         output.append_json_line(run / "metrics.jsonl", {"step": 1})
-    assert said == [
-        f"removing the earlier run in {run}: metrics.jsonl, report.html, config.json, "
-        "2 checkpoints, 1 sample"
-    ]
+    (line,) = said
+    removed = "metrics.jsonl, report.html, config.json, 2 checkpoints, 1 sample"
+    assert line.endswith(f"{run}: {removed}")
     assert tree(run) == sorted([*theirs, "config.json", "metrics.jsonl"])
 
 
@@ -227,7 +226,7 @@ def test_a_directory_that_cannot_be_written_to_is_named_when_it_is_locked(tmp_pa
 
     monkeypatch.setattr(os, "open", refuse)
     with (
-        pytest.raises(PermissionError, match=r"cannot be written to \(Read-only.*--out") as caught,
+        pytest.raises(PermissionError, match=r"\(Read-only.*--out") as caught,
         lock.locked(tmp_path),
     ):
         pass
@@ -240,7 +239,7 @@ def test_a_full_disk_is_named_when_a_directory_is_locked(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(lock.os, "write", full)
-        with pytest.raises(OSError, match="No space left on device") as caught:
+        with pytest.raises(OSError, match="No space left") as caught:
             lock.locked(tmp_path).__enter__()
     assert caught.value.filename == str(tmp_path / lock.NAME)
     assert tree(tmp_path) == []

@@ -48,7 +48,7 @@ def same(first, second):
 
 @pytest.mark.parametrize("name", ["chunk", "thin"])
 def test_more_steps_than_can_be_numbered_are_an_error(name, key, state):
-    with pytest.raises(ValueError, match=f"{name} must be at most 2147483646; it is"):
+    with pytest.raises(ValueError, match=f"^{name} .* 2147483646; "):
         driver.run(key, KERNEL, state, STREAM, 5, **{name: 10**10})
 
 
@@ -159,7 +159,7 @@ def test_kernels_that_need_no_batches(key):
 @pytest.mark.parametrize("place", [1, 12])
 def test_host_batches_of_another_shape_are_named(place, other, key, state):
     source = [LABELS[:3]] * place + [other] + [LABELS[:3]] * 5
-    with pytest.raises(ValueError, match=rf"update {place} was given .* leave out a shorter last"):
+    with pytest.raises(ValueError, match=rf"update {place} .*batch"):
         driver.run(key, KERNEL, state, source, 20)
 
 
@@ -208,7 +208,7 @@ def test_hooks_are_called_whatever_holds_them(key, state):
     given = (hook for hook in [lambda event: steps.append(event.step)])
     driver.run(key, KERNEL, state, STREAM, 3, hooks=given, chunk=1)
     assert len(steps) == 3
-    with pytest.raises(TypeError, match="hooks must be a list of callbacks"):
+    with pytest.raises(TypeError, match=r"^hooks "):
         driver.run(key, KERNEL, state, STREAM, 3, hooks=print)
 
 
@@ -415,5 +415,5 @@ def test_nan_ends_the_run_and_the_update_is_named(first_bad, chunk, getkey):
 
 
 def test_a_position_is_no_state(key, state):
-    with pytest.raises(ValueError, match=r"state must be one that kernel\.init returns"):
+    with pytest.raises(ValueError, match=r"^state .*ArrayImpl$"):
         driver.run(key, KERNEL, state.position, STREAM, 3)

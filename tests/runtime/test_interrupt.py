@@ -36,9 +36,8 @@ def test_a_signal_is_remembered_and_the_handlers_come_back(number, capfd):
         assert interrupt(None)
         assert interrupt.pulse(None)
     assert handlers() == before
-    assert capfd.readouterr().err == (
-        f"\n{number.name}: finishing the step; once more to stop at once\n"
-    )
+    blank, line = capfd.readouterr().err.splitlines()
+    assert (blank, line.partition(":")[0]) == ("", number.name)
 
 
 def test_the_second_signal_stops_at_once():

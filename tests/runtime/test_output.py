@@ -37,7 +37,7 @@ def test_what_is_no_file_is_not_replaced_by_one(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "out").symlink_to("pipe")
     for name in ("pipe", "out"):
-        with pytest.raises(FileExistsError, match=f"{name} is not a regular file"):
+        with pytest.raises(FileExistsError, match=f"{name} .*regular file"):
             output.write_text(tmp_path / name, "new")
     assert (tmp_path / "pipe").is_fifo()
     assert (tmp_path / "out").is_symlink()
@@ -147,7 +147,7 @@ def test_json_takes_arrays_and_has_no_nan(tmp_path):
         "input": None,
         "word": "Straße",
     }
-    with pytest.raises(TypeError, match="cannot write a set"):
+    with pytest.raises(TypeError, match="a set as JSON"):
         output.write_json(path, {"bad": {1, 2}})
     assert json.loads(path.read_text("utf-8"))["alpha"] == 0.5
 
@@ -190,7 +190,7 @@ def test_records_are_appended_whole(tmp_path):
     path = tmp_path / "metrics.jsonl"
     output.append_json_line(path, {"step": 1, "perplexity": np.float32(2.5)})
     assert json.loads(path.read_text()) == {"step": 1, "perplexity": 2.5}
-    with pytest.raises(TypeError, match="cannot write a object"):
+    with pytest.raises(TypeError, match="object as JSON"):
         output.append_json_line(path, {"step": 2, "perplexity": object()})
     output.append_json_line(path, {"step": 3, "perplexity": float("inf")})
     records = [json.loads(line) for line in path.read_text().splitlines()]

@@ -37,7 +37,7 @@ def test_shares_are_all_of_it(count, monkeypatch):
     [
         (("localhost:1", None, None), "go together"),
         ((None, 2, None), "go together"),
-        (("localhost:1", 2, 2), "process must be from 0 to 1; it is 2"),
+        (("localhost:1", 2, 2), r"process .* 0 to 1; it is 2"),
         (("localhost", 2, 1), "coordinator must be HOST:PORT; it is 'localhost'"),
     ],
 )
@@ -51,7 +51,7 @@ def test_without_a_cluster_it_is_said_what_to_give(monkeypatch):
         raise ValueError("coordinator_address should be defined.")
 
     monkeypatch.setattr(jax.distributed, "initialize", nothing)
-    with pytest.raises(ValueError, match="detects no cluster here"):
+    with pytest.raises(ValueError, match=r"no cluster .*SLURM"):
         processes.join()
 
 

@@ -152,10 +152,10 @@ def test_what_came_after_the_last_checkpoint_is_done_again(tmp_path, fresh):
 
 def test_another_run_does_not_go_on(tmp_path, fresh):
     part(tmp_path, fresh, cut=40)
-    with pytest.raises(CheckpointError, match=r"alpha is 0\.1 in the checkpoint and 0\.2"):
+    with pytest.raises(CheckpointError, match=r"alpha is 0\.1 .* 0\.2"):
         part(tmp_path, fresh, about={**ABOUT, "alpha": 0.2})
     store = Store(tmp_path / "saved")
-    with pytest.raises(CheckpointError, match="hooks/other is absent in the checkpoint"):
+    with pytest.raises(CheckpointError, match="hooks/other"):
         Saver(store, {"other": Mean()}, ABOUT).restore(fresh)
     with pytest.raises(CheckpointError, match=r"state/position is float32 \[4\]"):
         Saver(store, {"mean": Mean()}, ABOUT).restore(fresh._replace(position=jnp.ones(5)))

@@ -92,7 +92,7 @@ def test_a_run_without_a_sample_has_its_last_state():
     early = posterior(windows.doubling(20))
     early.sample(event(10))
     assert early.result(event(11)).samples == 1
-    with pytest.raises(ValueError, match="too short for a sample: go on with more passes"):
+    with pytest.raises(ValueError, match="--resume RUN --passes"):
         posterior(windows.doubling(20)).result(None)
 
 
@@ -214,7 +214,7 @@ def test_samples_of_another_run_stay_where_a_run_goes_on(tmp_path):
     """Also where that run has as many, or none yet."""
     saved = kept_to(64, None, 0, tmp_path).save()
     for held in (saved, saved[:2], []):
-        with pytest.raises(FileExistsError, match=r"4 samples of another run, .*give another"):
+        with pytest.raises(FileExistsError, match="4 samples of"):
             load(held, tmp_path, "another run")
     assert steps_of(None, tmp_path) == [40, 48, 56, 64]
 
@@ -224,12 +224,12 @@ def test_samples_go_along_to_files_but_not_to_another_place(tmp_path):
     in_memory, in_files = kept_to(64).save(), kept_to(64, None, 0, tmp_path / "a").save()
     load(in_memory, tmp_path / "b")
     assert steps_of(None, tmp_path / "b") == [40, 48, 56, 64]
-    with pytest.raises(ValueError, match="kept samples in files: give their directory"):
+    with pytest.raises(ValueError, match=r"samples_dir$"):
         load(in_files, None)
-    with pytest.warns(CheckpointWarning, match="4 of 4 samples .* are no longer in .*it continues"):
+    with pytest.warns(CheckpointWarning, match=r"^4 of 4 samples "):
         load(in_files, tmp_path / "c")
     number = next(number for number, step, *_ in in_memory if step == 56)
     (tmp_path / "b" / f"sample-{number:05d}.npz").unlink()
-    with pytest.warns(CheckpointWarning, match="1 of 4 samples .* are no longer in .*it continues"):
+    with pytest.warns(CheckpointWarning, match=r"^1 of 4 samples "):
         load(in_files, tmp_path / "b")
     assert steps_of(None, tmp_path / "b") == [40, 48, 64]

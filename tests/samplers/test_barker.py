@@ -158,7 +158,7 @@ def test_bad_input_is_named(getkey):
         barker.build(log_gammas, 0.1, preconditioner=-1.0)
     with pytest.raises(ValueError, match="noise_estimate"):
         sgbd.build(gradients.density(log_gammas), 0.1, noise_estimate=-1.0)
-    with pytest.raises(ValueError, match="log density must be finite"):
+    with pytest.raises(ValueError, match=r"log density .*(inf|nan)$"):
         barker.build(lambda x: jnp.log(x).sum(), 0.1).init(getkey(), jnp.zeros(2))
     kernel = barker.build(log_gammas, 0.1, preconditioner=jnp.ones(3))
     state = kernel.init(getkey(), jnp.zeros(2))

@@ -248,7 +248,7 @@ def test_bad_input_is_named(getkey):
     state = kernel.init(getkey(), jnp.ones(3))
     with pytest.raises(ValueError, match="Evidence"):
         kernel.update(getkey(), state, jnp.ones(3))
-    with pytest.raises(ValueError, match="the estimated counts of shape"):
+    with pytest.raises(ValueError, match=r"estimated counts .*\(2,\) .*\(3,\)$"):
         kernel.update(getkey(), state, Evidence(jnp.ones(2), 1.0))
     kernel = cir.build(GIVEN, 1.0, [1.0, 2.0], 0.1)
     with pytest.raises(ValueError, match="rate of shape"):

@@ -266,7 +266,7 @@ def test_bad_positions_are_named(name, getkey):
         kernel.init(getkey(), {"a": jnp.ones(2), "b": jnp.zeros(2)})
     for alpha, words in (
         ([0.1, 0.2, 0.3], "alpha of shape"),
-        ({"a": 0.1}, "alpha must be one array or have the structure"),
+        ({"a": 0.1}, r"^alpha .*'a'"),
     ):
         wrong = build(name, alpha=alpha)
         with pytest.raises(ValueError, match=words):
@@ -292,7 +292,7 @@ def test_smld_refuses_the_boundary_and_unknown_references(getkey):
         kernel.init(getkey(), [0.5, 0.5])
     with pytest.raises(ValueError, match="reference"):
         smld.build(estimators.categorical(10), 0.1, 0.1, linearised=True)
-    with pytest.raises(ValueError, match="reference must be an integer"):
+    with pytest.raises(ValueError, match=r"^reference .*1\.5$"):
         smld.build(estimators.categorical(10), 0.1, 0.1, reference=1.5)
 
 
@@ -364,11 +364,11 @@ def test_product_scans_its_sites_in_order(getkey):
             assert positions[name] == pytest.approx(float(state.position[name][0]))
     assert set(info) == set(sites)
     for wrong in ({}, [one]):
-        with pytest.raises(ValueError, match="kernels must be a dict"):
+        with pytest.raises(ValueError, match=r"^kernels "):
             base.product(wrong)
-    with pytest.raises(ValueError, match="without a kernel: b"):
+    with pytest.raises(ValueError, match=r"^conditionals .* b"):
         base.product({"a": one}, {"b": conditional("b")})
-    with pytest.raises(ValueError, match="sites z, a, m"):
+    with pytest.raises(ValueError, match=r"^position .* z, a, m"):
         kernel.init(getkey(), {"z": jnp.ones(4)})
     with pytest.raises(ValueError, match="kernels"):
         base.product({})

@@ -566,7 +566,7 @@ def test_a_library_of_another_version_is_named(monkeypatch, getkey):
     monkeypatch.setattr(native, "PATHS", old)
     kernel = dirichlet_paths.build(0.5, [0.0, 1.0])
     state = kernel.init(getkey(), jnp.ones((2, 3)))
-    with pytest.warns(NativeCodeWarning, match="is of another version or machine"):
+    with pytest.warns(NativeCodeWarning, match=r"_library\.so is of"):
         state, _ = kernel.update(getkey(), state, jnp.ones((2, 3)))
     assert np.isfinite(state.position).all()
 
@@ -649,19 +649,19 @@ def test_an_update_continues_within_scan_and_vmap(getkey):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"gaps": [0.0, -1.0]}, "gaps must be finite and positive"),
-        ({"gaps": [0.0, np.nan]}, "gaps must be finite and positive"),
-        ({"gaps": []}, "gaps must be a vector"),
-        ({"parents": [-1, 1]}, r"before its children: parents\[1\] is 1"),
+        ({"gaps": [0.0, -1.0]}, r"^gaps .*1"),
+        ({"gaps": [0.0, np.nan]}, r"^gaps .*1"),
+        ({"gaps": []}, r"^gaps .*\(0,\)$"),
+        ({"parents": [-1, 1]}, r"parents\[1\] is 1; "),
         ({"parents": [-1, 0.0]}, "parents must be 2 integers"),
         ({"parents": [-1]}, "parents must be 2 integers"),
-        ({"concentration": -1.0}, "concentration must be finite and positive"),
-        ({"pace": "slow"}, "pace must be one of learn"),
-        ({"deviation": 0.0}, "deviation must be finite and positive"),
+        ({"concentration": -1.0}, r"^concentration .*-1\.0$"),
+        ({"pace": "slow"}, r"^pace .*'slow'$"),
+        ({"deviation": 0.0}, r"^deviation .*0\.0$"),
         ({"pace_prior": (0.0, -1.0)}, "standard deviation of pace_prior"),
         ({"pace_prior": (np.inf, 1.0)}, "pace_prior must be finite"),
-        ({"moves": -1}, "moves must be an integer of at least 0"),
-        ({"beta": 0.0}, "beta must be finite and positive"),
+        ({"moves": -1}, r"moves .* 0"),
+        ({"beta": 0.0}, r"^beta .*0\.0$"),
     ],
 )
 def test_bad_arguments_are_named(options, words):
@@ -671,17 +671,17 @@ def test_bad_arguments_are_named(options, words):
 
 def test_bad_positions_and_counts_are_named(getkey):
     kernel = dirichlet_paths.build(1.0, [0.0, 1.0])
-    with pytest.raises(ValueError, match=r"position must have shape \[..., 2, V\]"):
+    with pytest.raises(ValueError, match=r"position .* \[..., 2, V\]"):
         kernel.init(getkey(), jnp.ones((3, 4)))
     with pytest.raises(ValueError, match="concentration of shape"):
         dirichlet_paths.build(1.0, [0.0, 1.0], concentration=[1.0, 2.0]).init(
             getkey(), jnp.ones((2, 4))
         )
     state = kernel.init(getkey(), jnp.ones((2, 4)))
-    with pytest.raises(ValueError, match="counts must have the shape of the position"):
+    with pytest.raises(ValueError, match=r"^counts .*3\)$"):
         kernel.update(getkey(), state, jnp.ones((2, 3)))
     for wrong in (-1.0, 0.5, np.nan):
         counts = jnp.ones((2, 4)).at[1, 2].set(wrong)
-        with pytest.raises(ValueError, match="counts must be whole numbers"):
+        with pytest.raises(ValueError, match=r"^counts .*2\)$"):
             kernel.update(getkey(), state, counts)
         assert np.isnan(jax.jit(kernel.update)(getkey(), state, counts)[0].position).any()

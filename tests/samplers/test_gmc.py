@@ -223,7 +223,7 @@ def test_bad_arguments_are_named(getkey):
             gmc.build(lambda x: x[0], space, 0.1, num_steps=wrong)
     kernel = gmc.build(lambda x: jnp.log(x[0]), space, 0.1)
     for position, message in (
-        ([0.6, 0.6, 0.8], "position must be on the manifold"),
+        ([0.6, 0.6, 0.8], r"^position .*0\.166"),
         ([jnp.nan, 1.0, 0.0], "position"),
         ([0.0, 0.6, 0.8], "log density"),
         (jnp.zeros((3, 1)), "sphere"),

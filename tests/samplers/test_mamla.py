@@ -137,7 +137,7 @@ def test_on_a_dirichlet_it_is_langevin_dynamics_in_natural_coordinates(getkey, m
 def test_bad_input_is_named(getkey):
     with pytest.raises(ValueError, match="step_size"):
         mamla.build(laws.tilted, CUBE, 0.0)
-    with pytest.raises(ValueError, match="position must be inside"):
+    with pytest.raises(ValueError, match=r"^position .*\[0\.5 1"):
         mamla.build(laws.tilted, CUBE, 0.1).init(getkey(), jnp.array([0.5, 1.0]))
-    with pytest.raises(ValueError, match="log density must be finite"):
+    with pytest.raises(ValueError, match=r"log density .*(inf|nan)$"):
         mamla.build(lambda x: jnp.log(x - 1).sum(), CUBE, 0.1).init(getkey(), jnp.full(2, 0.5))

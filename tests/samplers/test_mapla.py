@@ -130,12 +130,12 @@ def test_bad_input_is_named(getkey):
     with pytest.raises(ValueError, match="step_size"):
         mapla.build(laws.tilted, metric, 0.0)
     wrong = mapla.build(lambda x: x.sum(), lambda x: -jnp.eye(2), 0.1)
-    with pytest.raises(ValueError, match="position must be where the metric is positive definite"):
+    with pytest.raises(ValueError, match=r"^position .*0\.5"):
         wrong.init(getkey(), jnp.full(2, 0.5))
     wrong = mapla.build(lambda x: x.sum(), lambda x: x, 0.1)
-    with pytest.raises(ValueError, match=r"metric must return a matrix \[2, 2\]"):
+    with pytest.raises(ValueError, match=r"metric .* \[2, 2\]"):
         wrong.init(getkey(), jnp.full(2, 0.5))
-    with pytest.raises(ValueError, match="log density must be finite"):
+    with pytest.raises(ValueError, match=r"log density .*(inf|nan)$"):
         mapla.build(laws.tilted, metric, 0.1).init(getkey(), jnp.array([0.5, 1.5]))
     with pytest.raises(ValueError, match="last axis"):
         mapla.build(jnp.sum, metric, 0.1).init(getkey(), 0.5)

@@ -276,7 +276,7 @@ def test_a_start_outside_or_a_map_not_convex_there_is_named(maps, position, getk
 
 
 def test_bad_input_is_named(getkey):
-    with pytest.raises(ValueError, match="form must be one of primal, dual; it is 'both'"):
+    with pytest.raises(ValueError, match=r"form .* 'both'"):
         mld.build(gradients.density(tilted), mirror.ball(), 0.1, form="both")
     with pytest.raises(ValueError, match="step_size"):
         mld.build(gradients.density(tilted), mirror.ball(), 0.0)
@@ -284,5 +284,5 @@ def test_bad_input_is_named(getkey):
     with pytest.raises(ValueError, match="last axis"):
         kernel.init(getkey(), jnp.array(0.1))
     wrong = mld.build(gradients.density(lambda x: jnp.log(x - 1).sum()), mirror.ball(), 0.1)
-    with pytest.raises(ValueError, match="log density must be finite"):
+    with pytest.raises(ValueError, match=r"log density .*(inf|nan)$"):
         wrong.init(getkey(), jnp.array([0.1, 0.2]))

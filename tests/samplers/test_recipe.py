@@ -93,8 +93,8 @@ def test_correction_is_that_of_the_formula(name, getkey):
 @pytest.mark.parametrize(
     ("message", "options"),
     [
-        ("curl must be skew", {"curl": lambda z, v: (v[1], v[0])}),
-        ("curl must be skew", {"curl": lambda z, v: (-v[1], -v[0])}),
+        (r"^curl .*skew", {"curl": lambda z, v: (v[1], v[0])}),
+        (r"^curl .*skew", {"curl": lambda z, v: (-v[1], -v[0])}),
         ("symmetric", {"diffusion": lambda z, v: (v[1], 0 * v[0])}),
         ("positive semidefinite", {"diffusion": lambda z, v: (0, -v[1])}),
         ("positive semidefinite", {"diffusion": lambda z, v: (v[1], v[0])}),
@@ -103,7 +103,7 @@ def test_correction_is_that_of_the_formula(name, getkey):
         ("coordinate by", {"diffusion": lambda z, v: (1e-6 * z[0][::-1] * v[0], 0), "fast": True}),
         ("tuple of 2", {"curl": lambda z, v: v[0]}),
         ("component 1 of curl", {"curl": lambda z, v: (-v[1], jnp.ones(7))}),
-        ("auxiliary must return a tuple", {"auxiliary": lambda key, x: x}),
+        (r"^auxiliary ", {"auxiliary": lambda key, x: x}),
     ],
 )
 def test_dynamics_that_are_not_of_the_recipe_are_refused(message, options, getkey):
@@ -134,7 +134,7 @@ def test_bad_arguments_are_named(getkey):
         diffusion=lambda z, v: v,
         kinetic=lambda z: z[0] ** 2,
     )
-    with pytest.raises(ValueError, match="kinetic must return a real scalar"):
+    with pytest.raises(ValueError, match=r"^kinetic .*2"):
         kernel.update(getkey(), kernel.init(getkey(), jnp.zeros(2)), None)
 
 

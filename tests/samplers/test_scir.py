@@ -186,7 +186,7 @@ def test_init_refuses_concentrations_that_do_not_fit(name, getkey):
     with pytest.raises(ValueError, match=r"alpha of shape \(7,\) does not broadcast .*\(3,\)"):
         kernel.init(getkey(), jnp.ones(3))
     kernel = BUILDS[name](GIVEN, alpha={"a": 1.0}, step_size=0.01)
-    with pytest.raises(ValueError, match="alpha must be one array or have the structure"):
+    with pytest.raises(ValueError, match=r"^alpha .*'a'"):
         kernel.init(getkey(), {"b": jnp.ones(3)})
 
 
@@ -223,5 +223,5 @@ def test_counts_that_are_not_finite_are_named(getkey):
     counts = estimators.subsampled(lambda key, log_omega, batch: jnp.full(3, jnp.nan), 1)
     kernel = scir.build(counts, 0.5, 0.1)
     state = kernel.init(getkey(), jnp.ones(3))
-    with pytest.raises(ValueError, match="the estimated counts must be finite; it is nan at index"):
+    with pytest.raises(ValueError, match=r"estimated counts .* nan at index"):
         kernel.update(getkey(), state, jnp.zeros(1))

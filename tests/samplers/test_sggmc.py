@@ -295,7 +295,7 @@ def test_too_much_noise_makes_nan_and_bad_arguments_are_named(getkey):
     for h in (0.0, np.nan, 0.5):
         with pytest.raises(ValueError, match="step_size"):
             sggmc.build(GIVEN, space, h, friction=1.0, noise_estimate=4.0)
-    with pytest.raises(ValueError, match="position must be on the manifold"):
+    with pytest.raises(ValueError, match=r"^position .* by 1: "):
         sggmc.build(GIVEN, space, 0.1).init(getkey(), 2 * x)
     for noise in (jnp.full(3, 30.0), 30.0 * jnp.eye(3)):
         kernel = sggmc.build(GIVEN, space, 0.1, noise_estimate=noise)
@@ -323,7 +323,7 @@ def test_a_hook_warns_at_the_end_of_a_chain_off_its_equilibrium(getkey, recwarn)
     with pytest.warns(hooks.EquilibriumWarning, match=r"is 0.8\d+ and should be 1. It is too cold"):
         watched(damped, getkey, 20)
     hot = sggmc.build(noisy_fisher(10.0), sphere, STEP, friction=DAMPING)
-    with pytest.warns(hooks.EquilibriumWarning, match="smaller step size, more fric") as result:
+    with pytest.warns(hooks.EquilibriumWarning, match="more friction") as result:
         watch = watched(hot, getkey, 12)
     assert len(result) == 1
     assert "per dimension is 2" in str(result[0].message)

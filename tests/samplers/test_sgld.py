@@ -177,5 +177,5 @@ def test_bad_input_is_named(getkey):
     state = kernel.init(getkey(), np.zeros(3))
     with pytest.raises(ValueError, match="preconditioner of shape"):
         kernel.update(getkey(), state, jnp.zeros(3))
-    with pytest.raises(ValueError, match="the estimated gradient must have the structure"):
+    with pytest.raises(ValueError, match=r"estimated gradient .*\[\(3,\)\]; .*\[\(2,\)\]$"):
         kernel.update(getkey(), state, jnp.zeros(2))

@@ -102,8 +102,8 @@ uci("uci entries 1e12", 3, "more than fit", f"2\n3\n{10**12}\n1 1 1\n2 2 2\n")
 uci("uci documents 1e17", 1, "documents with only 2", f"{10**17}\n3\n2\n1 1 1\n2 2 2\n")
 uci("uci words 1e12", 2, "keep at most", f"2\n{10**12}\n2\n1 1 1\n2 2 2\n")
 uci("uci words unlike vocabulary", 2, "vocabulary has 3", "2\n4\n2\n1 1 1\n2 2 2\n")
-uci("uci fewer entries", 3, "declares 3 entries, the file has 2", "2\n3\n3\n1 1 1\n2 2 200000\n")
-uci("uci more entries", 6, "more entries than the 2", HEADER + "1 1 1\n2 2 2\n2 3 1\n")
+uci("uci fewer entries", 3, "3 entries, .* 2; ", "2\n3\n3\n1 1 1\n2 2 200000\n")
+uci("uci more entries", 6, "entries than the 2", HEADER + "1 1 1\n2 2 2\n2 3 1\n")
 
 # Bag of words: the entries.
 uci("uci document 0", 4, "document id 0 is not in 1..2", HEADER + "0 1 1\n2 2 2\n")
@@ -132,7 +132,7 @@ uci("uci commas", 4, "'1,1,1'", HEADER + "1,1,1\n2,2,2\n")
 uci("uci comment", 4, "'# first'", HEADER + "# first\n1 1 1\n2 2 2\n")
 uci("uci control characters", 4, r"\\x1b\[2J", HEADER + "1 1 \x1b[2J\n2 2 2\n")
 uci("uci digits of another script", 4, "three whole numbers", HEADER + "1 1 \u0663\n2 2 2\n")
-uci("uci all counts zero", None, "every document is empty", HEADER + "1 1 0\n2 2 0\n")
+uci("uci all counts zero", None, "document is empty", HEADER + "1 1 0\n2 2 0\n")
 uci(
     "uci duplicates with a huge sum",
     None,
@@ -143,13 +143,13 @@ uci("uci far down", 700_003, "'x'", "2\n3\n700000\n" + "1 1 1\n" * 699_999 + "x\
 uci("uci endless line", 4, "too long", HEADER.replace("2\n", "9\n") + "1" * (2**23))
 
 # Bag of words: the file and its vocabulary.
-uci("uci empty", None, "the file is empty", b"")
+uci("uci empty", None, "file is empty", b"")
 uci("uci binary", 1, "documents is", bytes(range(256)))
 uci("uci in UTF-16", 5, "document id 3 is not in", (HEADER + "1 1 1\n3 2 2\n").encode("utf-16"))
 uci("uci no vocabulary", None, "tried vocab.bad.txt, vocab.txt", HEADER + "1 1 1\n", vocab=None)
-uci("vocabulary empty", None, "is empty", HEADER + "1 1 1\n", b"", "vocab.bad.txt")
-uci("vocabulary blank", None, "no word in the file", BAG, b"\n\n", "vocab.bad.txt")
-uci("vocabulary repeats", 3, "the word of line 1", BAG, b"a\nb\na\n", "vocab.bad.txt")
+uci("vocabulary empty", None, "file is empty", HEADER + "1 1 1\n", b"", "vocab.bad.txt")
+uci("vocabulary blank", None, "no word in", BAG, b"\n\n", "vocab.bad.txt")
+uci("vocabulary repeats", 3, "of line 1", BAG, b"a\nb\na\n", "vocab.bad.txt")
 uci("vocabulary with a gap", 2, "no word", BAG, b"a\n\nb\n", "vocab.bad.txt")
 uci("vocabulary latin-1", 2, "not utf-8", BAG, b"a\nb\xe9\nc\n", "vocab.bad.txt")
 uci("vocabulary binary", 2, "NUL", BAG, b"a\nb\0\nc\n", "vocab.bad.txt")
@@ -166,19 +166,19 @@ npz("huge", "16777217", data=[1, 2, MAX_COUNT + 1])
 npz("complex", "wrong types", data=[1j, 2, 3])
 npz("text", "wrong types", data=["1", "2", "3"])
 npz("times", "wrong types", data=np.array([1, 2, 3], "M8[s]"))
-npz("index beyond", "not a valid array", indices=[0, 3, 1])
-npz("index negative", "not a valid array", indices=[0, -1, 1])
+npz("index beyond", "valid array", indices=[0, 3, 1])
+npz("index negative", "valid array", indices=[0, -1, 1])
 npz("index fraction", "wrong types", indices=[0.0, 2.0, 1.0])
-npz("index wraps", "not a valid array|inconsistent", indices=np.array([0, 2**63, 1], np.uint64))
+npz("index wraps", "valid array|inconsistent", indices=np.array([0, 2**63, 1], np.uint64))
 npz("indices too few", "inconsistent arrays", indices=[0, 2])
-npz("pointers decrease", "not a valid array", indptr=[0, 4, 3])
+npz("pointers decrease", "valid array", indptr=[0, 4, 3])
 npz("pointers beyond", "inconsistent arrays", indptr=[0, 2, 9])
 npz("pointers too few", "inconsistent arrays", indptr=[0, 3])
 npz("pointers not from 0", "inconsistent arrays", indptr=[1, 2, 3])
 npz("data in two dimensions", "inconsistent arrays", data=[[1, 2, 3]])
 npz(
     "data empty",
-    "every document is empty",
+    "document is empty",
     data=np.zeros(0, int),
     indices=np.zeros(0, int),
     indptr=[0, 0, 0],
@@ -196,7 +196,7 @@ npz(
     col=[0, 2, 1],
     shape=[10**18, 3],
 )
-npz("type unknown to NumPy", "not a valid dtype", change=lambda file: npy_types(file, b"<i7"))
+npz("type unknown to NumPy", "valid dtype", change=lambda file: npy_types(file, b"<i7"))
 npz("words 1e9", "1000000000 words, 3 entries", shape=[2, 10**9])
 npz("words 1e18", "words", shape=[2, 10**18])
 npz("coo index beyond", "inconsistent arrays", format=b"coo", row=[0, 0, 7], col=[0, 2, 1])
@@ -204,7 +204,7 @@ npz("coo without rows", "sparse format coo", format=b"coo", col=[0, 2, 1])
 npz("format unknown", "sparse format xyz", format=b"xyz")
 npz("format not ascii", "npz|sparse format", format=b"\xff\xfe")
 npz("format missing", "not a SciPy sparse array", format=None)
-npz("data missing", "it holds format, shape", data=None)
+npz("data missing", "format, shape", data=None)
 npz(
     "dense",
     "it holds counts",
@@ -215,32 +215,32 @@ npz(
     shape=None,
     counts=np.eye(3),
 )
-npz("pickled data", "pickled objects, which are never loaded", data=np.array([1, 2, None]))
+npz("pickled data", "pickled objects", data=np.array([1, 2, None]))
 npz("pickled format", "pickled objects", format=np.array({"a": 1}, object))
 npz("pickled beside", "extra holds pickled", extra=np.array([print], object))
 npz("structured", "wrong types", data=np.zeros(3, [("a", int)]))
-npz("bomb", "far more than its size", data=np.ones(2**24))
-npz("truncated", "not an intact npz", change=lambda content: content[:-30])
-npz("cut in the middle", "not an intact npz", change=lambda content: content[: len(content) // 2])
+npz("bomb", "unpacks to", data=np.ones(2**24))
+npz("truncated", "npz file ", change=lambda content: content[:-30])
+npz("cut in the middle", "npz file ", change=lambda content: content[: len(content) // 2])
 npz(
     "flipped bit",
-    "not an intact npz",
+    "npz file ",
     change=lambda content: content[:60] + bytes([content[60] ^ 4]) + content[61:],
 )
-npz("gzip", "not an intact npz", change=gzip.compress)
-npz("not a zip", "not an intact npz", change=lambda _: b"PK but not a zip file")
+npz("gzip", "npz file ", change=gzip.compress)
+npz("not a zip", "npz file ", change=lambda _: b"PK but not a zip file")
 npz("transposed", r"2 words .* for 3 columns; .* give --transpose", vocabulary=b"a\nb\n")
-npz("vocabulary too long", "4 words in the vocabulary", vocabulary=b"a\nb\nc\nd\n")
+npz("vocabulary too long", "4 words in", vocabulary=b"a\nb\nc\nd\n")
 
 # One document a line.
-case("lines empty", "documents.txt", "the file is empty", b"")
-case("lines blank", "documents.txt", "no word is left", b"\n\n \n")
-case("lines of digits", "documents.txt", "no word is left", "1 2 3\n4 5\n", text=EVERY_WORD)
+case("lines empty", "documents.txt", "file is empty", b"")
+case("lines blank", "documents.txt", "no word is", b"\n\n \n")
+case("lines of digits", "documents.txt", "no word is", "1 2 3\n4 5\n", text=EVERY_WORD)
 case("lines all rare", "documents.txt", "lower min_df", "apple\npear\n")
 case(
     "lines latin-1",
     "documents.txt:3",
-    "byte 3 of the line is not utf-8; .*latin-1",
+    "byte 3 .* utf-8; .*latin-1",
     b"a\nb\nca\xe9\n",
 )
 case("lines cut in a letter", "documents.txt:1", "byte 4", "pea\u00e4".encode()[:-1])
@@ -250,16 +250,16 @@ case("lines UTF-16 without mark", "documents.txt:1", "in utf-16-be", "a\n".encod
 case("lines UTF-16 asked for", "documents.txt", "no byte-order mark", b"ab", encoding="utf-16")
 case("lines UTF-32", "documents.txt:1", "not utf-32", "apple\n".encode("utf-32")[:-2])
 case("lines binary", "documents.txt:2", "NUL", b"\x01 apple\n\x01\0\n")
-case("lines pickle", "documents.txt", "a pickle of Python; no pickle is ever", b"\x80\x04\x95\n\0")
+case("lines pickle", "documents.txt", "a pickle of Python", b"\x80\x04\x95\n\0")
 case("lines not ascii", "documents.txt:2", "not ascii", "a\n\u00e4", encoding="ascii")
 PACKED = gzip.compress(b"apple pear\n" * 1000 + os.urandom(2000).hex().encode())
-case("lines gzip truncated", "documents.txt", "gzip data ends early", PACKED[:-400])
-case("lines gzip without end", "documents.txt", "gzip data ends early", PACKED[:-4])
-case("lines gzip header only", "documents.txt", "gzip data ends early", PACKED[:6])
+case("lines gzip truncated", "documents.txt", "gzip data ends", PACKED[:-400])
+case("lines gzip without end", "documents.txt", "gzip data ends", PACKED[:-4])
+case("lines gzip header only", "documents.txt", "gzip data ends", PACKED[:6])
 case("lines gzip flipped", "documents.txt", "is damaged", PACKED[:-8] + b"\0" + PACKED[-7:])
 case("lines gzip garbled", "documents.txt", "is damaged", PACKED[:10] + b"\xff" * 50)
 case("lines gzip then garbage", "documents.txt", "is damaged", PACKED + b"garbage")
-case("lines gzip of nothing", "documents.txt", "is empty", gzip.compress(b""))
+case("lines gzip of nothing", "documents.txt", "file is empty", gzip.compress(b""))
 case(
     "lines gzip bomb",
     "documents.txt",
@@ -275,7 +275,7 @@ case(
     text=TextOptions(stop_words="/nowhere"),
 )
 case("uci asked for text", "documents.txt:1", "documents is 'apple'", "apple\n", format="uci")
-case("npz asked for text", "documents.txt", "not an intact npz", "apple\n", format="npz")
+case("npz asked for text", "documents.txt", "npz file ", "apple\n", format="npz")
 case("folder asked for a file", "documents.txt", "not a folder", "apple\n", format="folder")
 
 
@@ -306,23 +306,23 @@ def name_too_long(folder):
 
 @other
 def lines_of_a_folder(folder):
-    return folder, "", "this is a folder", {"format": "lines"}
+    return folder, "", "is a folder", {"format": "lines"}
 
 
 @other
 def uci_of_a_folder(folder):
-    return folder, "", "this is a folder", {"format": "uci"}
+    return folder, "", "is a folder", {"format": "uci"}
 
 
 @other
 def npz_of_a_folder(folder):
-    return folder, "", "this is a folder", {"format": "npz"}
+    return folder, "", "is a folder", {"format": "npz"}
 
 
 @other
 def vocabulary_is_a_folder(folder):
     (folder / "documents.txt").write_bytes(b"apple\n")
-    return folder / "documents.txt", "", "this is a folder", {"vocabulary": folder}
+    return folder / "documents.txt", "", "is a folder", {"vocabulary": folder}
 
 
 @other
@@ -334,26 +334,26 @@ def vocabulary_of_other_texts(folder):
 
 @other
 def folder_empty(folder):
-    return folder, "", "no file in the folder", {}
+    return folder, "", "no file in", {}
 
 
 @other
 def folder_of_hidden_files(folder):
     (folder / ".a").write_bytes(b"apple")
-    return folder, "", "no file in the folder", {}
+    return folder, "", "no file in", {}
 
 
 @other
 def folder_of_empty_files(folder):
     (folder / "a").write_bytes(b"")
-    return folder, "", "no word is left", {}
+    return folder, "", "no word is", {}
 
 
 @other
 def folder_with_a_latin_1_file(folder):
     (folder / "a.txt").write_bytes(b"apple")
     (folder / "b.txt").write_bytes(b"pear\n\nplum p\xeache")
-    return folder, "b.txt:3", "byte 7 of the line is not utf-8; .*latin-1", {}
+    return folder, "b.txt:3", "byte 7 .* utf-8; .*latin-1", {}
 
 
 @other
@@ -384,15 +384,15 @@ def folder_with_a_huge_file(folder):
 @other
 def folder_with_a_pipe(folder):
     os.mkfifo(folder / "a")
-    return folder, "a", "not a regular file", {}
+    return folder, "a", "regular file", {}
 
 
 @other
 def pipe(folder):
     os.mkfifo(folder / "a")
-    return folder / "a", "a", "not a regular file", {}
+    return folder / "a", "a", "regular file", {}
 
 
 @other
 def device(folder):
-    return "/dev/zero", "/dev/zero", "not a regular file", {}
+    return "/dev/zero", "/dev/zero", "regular file", {}

@@ -32,6 +32,9 @@ from simplex_jax._src.runtime.sample_files import Folder, mark_of
 from simplex_jax._src.runtime.session import Progress
 
 # Arguments of `fit` that change where a run is kept, but not what it is
+INTERRUPTED = "The run was interrupted before its end."
+"""The warning of a fit that a signal has ended."""
+
 _PLACES = ("hooks", "checkpoint", "checkpoint_every", "resume", "samples_dir", "progress")
 _PLAIN = bool | int | float | str
 
@@ -278,7 +281,7 @@ def train(model: Model[O, F], planned: Plan[O], arguments: Session) -> F:
     )
     warnings = list(model.warn(fitted))
     if fitted.interrupted is not None:
-        warnings.append("The run was interrupted before its end.")
+        warnings.append(INTERRUPTED)
     return dataclasses.replace(fitted, warnings=warnings)
 
 

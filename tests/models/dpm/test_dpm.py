@@ -12,7 +12,7 @@ from support.cut_runs import Cut, look_after_every_step
 
 from simplex_jax._src.base import bind
 from simplex_jax._src.corpus import from_counts
-from simplex_jax._src.models import dpm
+from simplex_jax._src.models import dpm, pipeline
 from simplex_jax._src.models.dpm import clusters, data, families, fitting, model, starts
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.runtime.checkpoint import CheckpointError
@@ -89,7 +89,7 @@ def test_the_profile_of_a_cluster_is_that_of_its_rows(whole):
 def test_one_chain_is_not_told_that_chains_come_together(whole):
     told = " ".join(fitting.judge(dataclasses.replace(whole, metrics=[]), "dpm.fit(...)"))
     assert "One chain cannot tell" in told
-    assert "A longer run lets the predictions settle: dpm.fit(...)" in told
+    assert "dpm.fit(...)" in told
     assert "together" not in told
 
 
@@ -126,8 +126,8 @@ def test_a_signal_ends_a_run_with_a_summary(tmp_path, monkeypatch, capfd):
     assert cut.interrupted is signal.SIGINT
     assert cut.num_samples == 3
     assert 36 < cut.clusters.sizes.sum() <= 42  # but for clusters that come and go
-    assert cut.warnings[-1] == "The run was interrupted before its end."
-    with pytest.raises(CheckpointError, match="seed is 2 in the checkpoint and 8"):
+    assert cut.warnings[-1] == pipeline.INTERRUPTED
+    with pytest.raises(CheckpointError, match=r"seed is 2 .* 8"):
         fit(checkpoint=tmp_path, resume=True, seed=8)
 
 
@@ -217,7 +217,7 @@ def test_categories_with_missing_values_and_rows_alike():
     some = {"c": ["r", "q", "new"], "more": [1, 2, 3], "b": [None, "v", "u"], "a": ["x", None, "y"]}
     codes = [[0, -1, 2], [-1, 1, 1], [1, 0, -1]]
     np.testing.assert_array_equal(fitted.transform(some), fitted.transform(codes))
-    with pytest.raises(ValueError, match="the table has no column 'b', which the model has"):
+    with pytest.raises(ValueError, match="no column 'b'"):
         fitted.transform({"a": ["x"], "c": ["p"]})
 
     alike = dpm.fit(found.rows(np.ones((30, 3))), found.family(), **OPTIONS)
@@ -289,34 +289,32 @@ def test_a_family_of_plain_functions():
     share = 0.75 / (0.75 + 0.25 * np.exp(-0.25))
     np.testing.assert_allclose(clusters.assign(samples, family, rows).proportions, share, rtol=1e-6)
     other = family._replace(log_predictive=lambda x: -0.2 * x[:, 0] ** 2)
-    with pytest.raises(
-        ValueError, match=r"members\[1\] is not of the kind and size of members\[0\]"
-    ):
+    with pytest.raises(ValueError, match=r"members\[1\] .*\[0\]"):
         families.one_of([family, other])
 
 
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        (ROWS, {"alpha": -1.0}, "alpha must be finite and positive"),
-        (ROWS, {"alpha": "sample"}, "alpha must be a number or learn; it is 'sample'"),
-        (ROWS, {"alpha_prior": (1.0, 0.0)}, "alpha_prior must be finite and positive"),
-        (ROWS, {"alpha_prior": 2.0}, "alpha_prior must be a pair of shape and rate; it is 2.0"),
-        (ROWS, {"sampler": "hmc"}, "sampler must be one of"),
-        (ROWS, {"counts": "all"}, "counts must be one of"),
-        (ROWS, {"loss": "vi2"}, "loss must be one of"),
-        (ROWS, {"batch_size": 43}, "batch_size must be at most the 42 rows"),
+        (ROWS, {"alpha": -1.0}, r"^alpha .*-1\.0$"),
+        (ROWS, {"alpha": "sample"}, r"^alpha .*'sample'$"),
+        (ROWS, {"alpha_prior": (1.0, 0.0)}, r"^alpha_prior .*0\.0$"),
+        (ROWS, {"alpha_prior": 2.0}, r"^alpha_prior .*2\.0$"),
+        (ROWS, {"sampler": "hmc"}, r"^sampler .*'hmc'$"),
+        (ROWS, {"counts": "all"}, r"^counts .*'all'$"),
+        (ROWS, {"loss": "vi2"}, r"^loss .*'vi2'$"),
+        (ROWS, {"batch_size": 43}, r"^batch_size .* 42 rows"),
         (ROWS, {"batch_size": 0}, "batch_size"),
         (ROWS, {"sampler": "scir", "split_merge": 1}, "split_merge needs the exact"),
         (ROWS, {"sampler": "scir", "atom_step_size": -1.0}, "step_size"),
-        (ROWS, {"sampler": "scir", "stick_step_size": lambda step: 0.1}, "must be a number"),
-        (ROWS, {"atom_step_size": 0.1}, "atom_step_size is not used by the exact sampler"),
-        (ROWS, {"alpha": 1.0, "alpha_prior": (1, 1)}, "alpha_prior cannot be combined with"),
-        (ROWS, {"concentration": 1.0}, "concentration cannot be combined with family"),
+        (ROWS, {"sampler": "scir", "stick_step_size": lambda step: 0.1}, r"^stick_step_size "),
+        (ROWS, {"atom_step_size": 0.1}, r"^atom_step_size .*exact"),
+        (ROWS, {"alpha": 1.0, "alpha_prior": (1, 1)}, r"^alpha_prior .*fixed alpha"),
+        (ROWS, {"concentration": 1.0}, r"^concentration "),
         (ROWS, {"family": None}, "need a family"),
-        (ROWS, {"family": "multinomial"}, "family must be one of"),
-        (from_counts(COUNTS), {}, "a corpus decides its family"),
-        (ROWS, {"passes": 1, "steps": 2}, "at most one of"),
+        (ROWS, {"family": "multinomial"}, r"^family .*'multinomial'$"),
+        (from_counts(COUNTS), {}, r"^a corpus .*family"),
+        (ROWS, {"passes": 1, "steps": 2}, "passes, steps"),
         (ROWS, {"keep_samples": 0}, "keep_samples"),
         (ROWS, {"seed": -1}, "seed"),
         (families.multinomial_rows(np.eye(7, dtype=int)), {}, "category 6"),
@@ -390,7 +388,7 @@ def test_warnings():
     assert "50%" in others
     still = [{"num_clusters_chain_0": 20.0, "num_clusters_chain_1": 12.0}] * 4
     (stuck,) = fitting.mixture_warnings(still, [9, 9], [1, 1], 18, starts=[20, 40])
-    assert "about that of the start (20)" in stuck
+    assert "the start (20)" in stuck
     assert "failed" in fitting.mixture_warnings([{"log_predictive": np.nan}], [9], [1], 9)[0]
     noisy = [{"log_predictive": value} for value in [-8.0, -8.2, -7.9, -8.1] * 10]
     assert not fitting.mixture_warnings(noisy, [9, 9], [1, 1], 18)

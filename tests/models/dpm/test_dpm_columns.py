@@ -160,7 +160,7 @@ def test_units_do_not_matter_in_float64():
         result, table, _ = variables.from_frame({"a": ages * unit}, {"a": "number"})
         np.testing.assert_allclose(result.rows(table)["number"], expected, rtol=1e-6)
         far = np.array([[30 * unit], [1e18 * unit]])
-        with pytest.raises(ValueError, match=r"column 'a', row 1: .* is too far from the column's"):
+        with pytest.raises(ValueError, match=r"column 'a', row 1: .* the column's mean"):
             result.rows(far)
 
 
@@ -179,7 +179,7 @@ def test_columns_through_json():
         through | {"columns": []},
         through | {"values": 1},
     ):
-        with pytest.raises(ValueError, match="variables of a mixture"):
+        with pytest.raises(ValueError, match="variables of"):
             variables.from_json(wrong)
 
 
@@ -188,9 +188,9 @@ def test_columns_through_json():
     [
         ({"a": [0, 1, 2]}, {}, r"'a': whole numbers from 0 on .* kinds=\{'a': 'count'\}"),
         ({"a": [0, None], "b": [3.0, 4.0]}, {}, "columns 'a', 'b': whole"),
-        ({"a": [1.5, 2]}, {"kinds": {"b": "count"}}, "kinds names 'b', and the table has a"),
-        ({"a": [1.5, 2]}, {"kinds": {"a": "text"}}, "number, category, count; it is 'text'"),
-        ({"a": [1.5, 2]}, {"kinds": {"a": "count"}}, "row 0: 1.5 cannot be used: counts are"),
+        ({"a": [1.5, 2]}, {"kinds": {"b": "count"}}, r"^kinds .*'b', .* a$"),
+        ({"a": [1.5, 2]}, {"kinds": {"a": "text"}}, r"^kinds\['a'\] .*'text'$"),
+        ({"a": [1.5, 2]}, {"kinds": {"a": "count"}}, r"row 0: 1.5 .*counts"),
         ({"a": [-1, 2]}, {"kinds": {"a": "count"}}, "row 0: -1 cannot be used"),
         ({"a": [0, 0]}, {"kinds": {"a": "count"}}, "no count above 0"),
         ({"a": [1.5, 1.5, np.nan]}, {}, "column 'a' does not vary"),
@@ -201,38 +201,38 @@ def test_columns_through_json():
         ),
         ({"a": [1e308, 1.5e308, -1e308]}, {}, "'a' has numbers from -1e.308 .* too large .* resca"),
         ({"a": [1e-310, 2e-310, 3e-310]}, {}, "'a' has numbers .* too small for float64: rescale"),
-        ({"a": [1.5, np.inf]}, {}, "row 1: inf cannot be used: it is infinite"),
-        ({"a": ["x", "2"]}, {"kinds": {"a": "number"}}, "row 0: 'x' is not a number"),
+        ({"a": [1.5, np.inf]}, {}, "row 1: inf "),
+        ({"a": ["x", "2"]}, {"kinds": {"a": "number"}}, "row 0: 'x' "),
         ({"a": [None, ""]}, {}, "column 'a' has no value"),
-        ({"a": list(map(str, range(1001)))}, {}, "1,001 values, and is not a category"),
+        ({"a": list(map(str, range(1001)))}, {}, "1,001 values"),
         ({"a": np.array(["2020-01-01"], "M8[D]")}, {}, "column 'a' has datetime64"),
-        ({"a": [None, datetime.date(2020, 1, 31)]}, {}, "column 'a' has date: give numbers, such"),
+        ({"a": [None, datetime.date(2020, 1, 31)]}, {}, "column 'a' has date:"),
         ({"a": [np.datetime64("2020-01-31")]}, {}, "column 'a' has datetime64: give numbers"),
         ({"a": [np.timedelta64(1, "D")]}, {}, "column 'a' has timedelta64: give numbers"),
         (
             {"a": [datetime.timedelta(1), datetime.timedelta(2)]},
             {"kinds": {"a": "category"}},
-            "column 'a' has timedelta: give numbers",
+            "column 'a' has timedelta:",
         ),
         (
             {"a": np.full(128, 2**24)},
             {"kinds": {"a": "count"}},
-            r"column 'a' has 2\.14748e\+09 counts in all; the sum must be below 2\^31",
+            r"column 'a' has 2\.14748e\+09 .* 2\^31",
         ),
-        ({"a": [1.5, 2]}, {"kinds": ["number"]}, "kinds must be a dict of column names"),
-        ({"a": np.ones((2, 2))}, {}, "one value a row"),
-        ({"a": [1.5, 2], "b": [1.5]}, {}, "columns of one length"),
-        ({"a": np.array([b"\xff"])}, {}, "column 'a' has bytes that are not UTF-8"),
-        ({}, {}, "the table has no column left"),
+        ({"a": [1.5, 2]}, {"kinds": ["number"]}, r"^kinds .*\['number'\]$"),
+        ({"a": np.ones((2, 2))}, {}, r"^column 'a' .*\(2, 2\)$"),
+        ({"a": [1.5, 2], "b": [1.5]}, {}, "'a': 2, 'b': 1"),
+        ({"a": np.array([b"\xff"])}, {}, r"column 'a' .* UTF-8"),
+        ({}, {}, "no column left"),
         ({"a": [np.nan, np.nan]}, {}, "column 'a' has no value"),
         ({"a": []}, {}, "with rows"),
-        (np.eye(2), {"kinds": {"a": "count"}}, "kinds are for the columns of a data frame"),
-        (TABLE, {"kinds": KINDS, "sampler": "scir"}, "a family with simplex atoms"),
-        (TABLE, {"kinds": KINDS, "family": FOUND}, "kinds are for the columns"),
+        (np.eye(2), {"kinds": {"a": "count"}}, r"^kinds .*without a family"),
+        (TABLE, {"kinds": KINDS, "sampler": "scir"}, r"^sampler 'scir' "),
+        (TABLE, {"kinds": KINDS, "family": FOUND}, r"^kinds .*without a family"),
         (
             TABLE,
             {"kinds": KINDS, "heldout": TABLE},
-            "heldout must be rows of .*: .* a dict",
+            r"^heldout .*'smoker', 'visits'\]",
         ),
     ],
 )
@@ -302,7 +302,7 @@ def test_missing_cells_of_an_array():
     assert FOUND.of_row(result, 0) == ["age=1", "smoker=False"]
     for place, value, message in (
         (3, -1.0, "'visits', row 0: -1 cannot be used"),
-        (2, 2.0, "'sex', row 0: 2 is not the number of one of its 2 values"),
+        (2, 2.0, r"'sex', row 0: 2 .* 2 values"),
         (2, 0.5, "'sex', row 0: 0.5 is not"),
         (0, np.inf, "'age', row 0: inf"),
     ):
@@ -325,18 +325,18 @@ def test_numbers_in_a_file():
 def test_numbers_with_an_odd_cell_are_told(odd, kind):
     ages = [*map(kind, [30.5, 31, 28]), None, odd]
     says = (
-        rf"column 'age' is taken for a category: 3 of its 4 cells are numbers, and '{odd}' is "
-        r"not: .*kinds={'age': 'number'}, or 'category' \(--number-column, --category-column\)"
+        rf"column 'age' .*: 3 of its 4 .* '{odd}' .*"
+        r"kinds={'age': 'number'}, or 'category' \(--number-column, --category-column\)"
     )
     with pytest.warns(UserWarning, match=says):
         assert variables.from_frame({"age": ages})[0].kinds == ("category",)
     variables.from_frame({"age": ages}, {"age": "category"})  # was said
-    with pytest.raises(ValueError, match=f"row 4: '{odd}' is not a number"):
+    with pytest.raises(ValueError, match=f"row 4: '{odd}' "):
         variables.from_frame({"age": ages}, {"age": "number"})
 
 
 def test_numbers_with_commas_are_told():
-    with pytest.warns(UserWarning, match=r"'income' is taken.*: '1,234\.5' is not a number: write"):
+    with pytest.warns(UserWarning, match=r"'income' .*category: '1,234\.5' "):
         result, _, _ = variables.from_frame({"income": ["1,234.5", None, "12,000", "999"]})
     assert result.kinds == ("category",)
 
@@ -345,7 +345,7 @@ def test_numbers_with_commas_are_told():
     "texts", [["45%", "3%", "5.5 %"], ["1 234", "999"], ["1\u202f234,5", "2"], ["$5", "€ 7.50"]]
 )
 def test_numbers_with_signs_are_told(texts):
-    with pytest.warns(UserWarning, match=r"is not a number: write numbers without commas, blanks"):
+    with pytest.warns(UserWarning, match=r"category: .* -1234\.5"):
         assert variables.from_frame({"x": texts})[0].kinds == ("category",)
 
 
@@ -357,8 +357,8 @@ def test_numbers_with_signs_are_told_in_a_table_without_others(tmp_path, recwarn
     reading |= dict.fromkeys(commands._KINDS, ())
     commands._read(tmp_path / "x.csv", reading)
     told = [str(warning.message) for warning in recwarn]
-    assert ["'1,5' is not a number" in text for text in told] == [True, False]
-    assert "column 'b' is taken for a category: '12%' is not a number" in told[1]
+    assert ["'1,5' is not" in text for text in told] == [True, False]
+    assert "category: '12%' " in told[1]
     recwarn.clear()
     commands._read(tmp_path / "x.csv", reading | {"kind": "categories"})
     assert not recwarn
@@ -367,7 +367,7 @@ def test_numbers_with_signs_are_told_in_a_table_without_others(tmp_path, recwarn
 def test_numbers_in_quotes_are_told():
     """As of `csv.DictReader`; whole ones may be codes."""
     for texts, shown in ((["1", "1.5", None], r"'1\.5'"), ([1.5, "2"], "'2'")):
-        says = rf"'x' is taken for a category: its numbers are texts, such as {shown}: convert"
+        says = rf"'x' .*category: .* {shown}: "
         with pytest.warns(UserWarning, match=says):
             assert variables.from_frame({"x": texts})[0].kinds == ("category",)
 
@@ -376,7 +376,7 @@ def test_numbers_in_quotes_are_told():
     "texts", [["2020-03-14", "2021-01-01"], ["3/14/2020", "3/4/2020"], ["3/4/2020"], ["3/4/20"]]
 )
 def test_dates_are_told(texts):
-    says = f"'day' is taken for a category: its cells are dates, such as '{texts[0]}': give numbers"
+    says = f"'day' .*category: .* '{texts[0]}': "
     with pytest.warns(UserWarning, match=says):
         assert variables.from_frame({"day": texts})[0].kinds == ("category",)
 
@@ -401,5 +401,5 @@ def test_an_underscore_makes_a_name():
     texts = [np.str_("1"), np.bytes_(b"2")]  # whose repr has an underscore
     assert variables.numbers_of("a", np.array(texts, object), "number").tolist() == [1, 2]
     for cell in ("1_0", b"1_0"):
-        with pytest.raises(ValueError, match=r"column 'a', row 1: b?'1_0' is not a number"):
+        with pytest.raises(ValueError, match=r"column 'a', row 1: b?'1_0' "):
             variables.numbers_of("a", ["2", cell], "number")

@@ -25,7 +25,7 @@ def warned(n, p, of=families.gaussian, **given):
 def test_a_large_alpha_is_told_with_the_clusters_that_it_expects():
     (message,) = warned(200, 2, alpha=1e4, passes=600)
     assert "alpha = 10000 expects 198 clusters of 200 rows" in message
-    assert "minutes on one core" in message
+    assert "on one core" in message
 
 
 def test_many_columns_are_told_with_the_remedy():

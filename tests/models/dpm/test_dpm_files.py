@@ -75,7 +75,7 @@ def test_other_rows_are_put_to_the_words_of_the_fit(held_out):
     more = np.concatenate([table[:, ::-1], [[7], [7]]], axis=1)
     other = from_counts(more, [*WORDS[::-1], "unknown"])
     np.testing.assert_array_equal(held_out.transform(other), shares)
-    with pytest.raises(ValueError, match="a table of columns, and the model is of counts"):
+    with pytest.raises(ValueError, match=r"^the rows .*of counts"):
         held_out.transform({"a": ["x"]})
 
 
@@ -86,9 +86,7 @@ def test_a_family_of_ones_own_is_not_saved(held_out, tmp_path):
         lambda: whole.save(place, overwrite=True),
         lambda: whole.report(tmp_path / "x.html"),
     ):
-        with pytest.raises(
-            ValueError, match=r"has neither files nor a report: give dpm\.fit a corpus"
-        ):
+        with pytest.raises(ValueError, match=r"custom family .*dpm\.fit"):
             write()
     assert dpm.load(place).samples == held_out.samples, "the earlier run is left as it was"
     table = families.multinomial_rows(COUNTS)
@@ -101,7 +99,7 @@ def test_words_through_json():
     both = Words(("a", "b"), 0.25)
     assert variables.from_json(both._asdict()) == both
     for wrong in ({"vocabulary": []}, {"vocabulary": 1}, {"concentration": -1.0}, {"kind": "x"}):
-        with pytest.raises(ValueError, match="variables of a mixture"):
+        with pytest.raises(ValueError, match="variables of"):
             variables.from_json(both._asdict() | wrong)
 
 

@@ -82,7 +82,7 @@ def test_growing_changes_nothing_but_room():
         dpm_mixture.log_predictive(FAMILY, state.position, ROWS),
         rtol=1e-6,
     )
-    with pytest.raises(ValueError, match="capacity must be an integer of at least 16"):
+    with pytest.raises(ValueError, match=r"^capacity .* 16"):
         dpm_mixture.grow(state, 15)
 
 
@@ -147,7 +147,7 @@ def test_without_growing_a_run_stops_where_it_is():
 
 
 def test_collecting_what_grows_is_refused():
-    with pytest.raises(ValueError, match="does not depend on its capacity"):
+    with pytest.raises(ValueError, match=r"\(2,\) to \(4,\)"):
         run(KEY, TOY, room(2), iter(BATCHES), 14, grow=enlarge)
 
 

@@ -71,33 +71,33 @@ def test_the_dtype_follows_the_family():
 
 
 BAD = [
-    ({"sampler": "gibbs"}, "sampler must be one of exact, scir, sgrld, smld; it is 'gibbs'"),
-    ({"counts": "all"}, "counts must be one of memoised, subsampled"),
-    ({"variant": "kalli"}, "variant must be one of dependent, independent"),
-    ({"alpha_update": "no"}, "alpha_update must be one of sticks, escobar-west"),
-    ({"batch_size": 5}, "batch_size must be at most the 4 rows; it is 5"),
-    ({"batch_size": 0}, "batch_size must be an integer of at least 1"),
-    ({"alpha": 0.0}, "alpha must be finite and positive; it is 0.0"),
-    ({"alpha": dpm_mixture.Gamma(1.0, -1.0)}, "the rate of alpha must be finite and positive"),
-    ({"variant": "independent", "decay": 1.0}, "decay must be between 0 and 1"),
-    ({"decay": 0.5}, "decay is not used by the dependent variant"),
-    ({"stick_step_size": 0.5}, "stick_step_size is not used by the exact sampler"),
+    ({"sampler": "gibbs"}, r"sampler .* 'gibbs'"),
+    ({"counts": "all"}, r"^counts .*'all'$"),
+    ({"variant": "kalli"}, r"^variant .*'kalli'$"),
+    ({"alpha_update": "no"}, r"^alpha_update .*'no'$"),
+    ({"batch_size": 5}, r"batch_size .* 4 rows; it is 5"),
+    ({"batch_size": 0}, r"batch_size .* 1"),
+    ({"alpha": 0.0}, r"alpha .* 0.0"),
+    ({"alpha": dpm_mixture.Gamma(1.0, -1.0)}, r"rate of alpha .*-1\.0$"),
+    ({"variant": "independent", "decay": 1.0}, r"decay .* 0 and 1"),
+    ({"decay": 0.5}, r"^decay .*dependent variant"),
+    ({"stick_step_size": 0.5}, r"^stick_step_size .*exact"),
     (
         {"alpha": 2.0, "alpha_update": "escobar-west"},
-        "with a fixed alpha",
+        r"^alpha_update 'escobar-west' ",
     ),
-    ({"capacity": 0}, "capacity must be an integer of at least 1"),
-    ({"chains": 0}, "chains must be an integer of at least 1"),
-    ({"sampler": "scir", "atom_step_size": -1.0}, "step_size must be finite and positive"),
+    ({"capacity": 0}, r"capacity .* 1"),
+    ({"chains": 0}, r"chains .* 1"),
+    ({"sampler": "scir", "atom_step_size": -1.0}, r"^step_size .*-1\.0$"),
     ({"sampler": "sgrld", "atom_step_size": 2.0}, "step_size must be below 2"),
     ({"counts": "subsampled", "alpha_update": "escobar-west"}, "needs memoised counts"),
-    ({"sampler": "scir", "total": "lost"}, "total must be one of refreshed, carried"),
-    (CARRIED, 'total "carried" is for scir and sgrld with subsampled counts'),
+    ({"sampler": "scir", "total": "lost"}, r"^total .*'lost'$"),
+    (CARRIED, 'total "carried"'),
     (CARRIED | {"sampler": "smld"}, "carried"),
-    (CARRIED | {"sampler": "scir", "counts": "memoised"}, "with subsampled counts: leave it out"),
+    (CARRIED | {"sampler": "scir", "counts": "memoised"}, r'^total "carried" '),
     (CARRIED | {"sampler": "scir", "label_moves": True}, "label_moves=True is incompatible"),
-    ({"split_merge": -1}, "split_merge must be an integer of at least 0"),
-    ({"split_merge": 1, "sampler": "scir"}, "split_merge needs the exact sampler"),
+    ({"split_merge": -1}, r"^split_merge .*-1$"),
+    ({"split_merge": 1, "sampler": "scir"}, r"^split_merge .*exact sampler"),
 ]
 
 
@@ -112,7 +112,7 @@ def test_rows_and_families_must_fit():
         dpm_mixture.build(ROWS, families.multinomial(2))
     with pytest.raises(ValueError, match="multinomial_rows"):
         dpm_mixture.build(jnp.zeros((3, 3)), FAMILY)
-    with pytest.raises(ValueError, match="a family with simplex atoms"):
+    with pytest.raises(ValueError, match=r"^sampler 'scir' "):
         dpm_mixture.build(jnp.zeros((3, 1)), GAUSSIAN, sampler="scir")
     no_evidence = GAUSSIAN._replace(log_evidence=None)
     with pytest.raises(ValueError, match="log_evidence"):
@@ -122,9 +122,9 @@ def test_rows_and_families_must_fit():
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (jnp.zeros(3, jnp.int32), r"labels must be integers \[4\]"),
+        (jnp.zeros(3, jnp.int32), r"labels .* \[4\]"),
         (jnp.zeros(4), "they are float32"),
-        (jnp.array([0, 1, 16, 0]), r"labels must be in 0..15 \(capacity\); it is 16 at index"),
+        (jnp.array([0, 1, 16, 0]), r"labels .* 0..15 \(capacity\); it is 16 at index"),
         (jnp.array([0, -1, 0, 0]), "it is -1"),
     ],
 )
@@ -150,7 +150,7 @@ def test_random_labels():
     labels = dpm_mixture.random_labels(KEY, ROWS, 2, chains=50)
     assert labels.shape == (50, 4)
     assert set(np.unique(labels)) == {0, 1}
-    with pytest.raises(ValueError, match="clusters must be an integer of at least 1"):
+    with pytest.raises(ValueError, match=r"clusters .* 1"):
         dpm_mixture.random_labels(KEY, ROWS, 0)
 
 

@@ -49,7 +49,7 @@ def test_rows_that_have_to_be_copied_must_fit_the_memory(
     assert family_rows.on_device(doubles).dtype == jnp.zeros(0).dtype
     monkeypatch.setattr(devices, "memory", lambda: 4000)
     family_rows.on_device(mapped)
-    with pytest.raises(ValueError, match=r"rows stay in their file if .* \.npy file of float32"):
+    with pytest.raises(ValueError, match=r"\.npy file of float32"):
         family_rows.on_device(mapped[1:])
     if jnp.zeros(0).dtype == jnp.float32:
         with pytest.raises(ValueError, match=r"all of an \.npy file of float32"):

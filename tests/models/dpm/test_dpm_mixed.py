@@ -60,15 +60,15 @@ def test_new_rows(fitted):
     assert (shares.max(axis=1) > 0.8).all()
     array = np.array([[70.0, np.nan, np.nan, 8, np.nan], [np.nan, 10_002, 1, np.nan, 0]])
     np.testing.assert_array_equal(fitted.transform(array), shares)
-    with pytest.raises(ValueError, match="the table has no column 'age', which the model has"):
+    with pytest.raises(ValueError, match="no column 'age'"):
         fitted.transform({"sex": ["f"]})
     with pytest.raises(ValueError, match=r"column 'visits', row 0: 1\.5 cannot be used"):
         fitted.transform(NEW | {"visits": [1.5, 2]})
-    with pytest.raises(ValueError, match=r"column 'sex', row 0: 2 is not the number"):
+    with pytest.raises(ValueError, match="column 'sex', row 0: 2 "):
         fitted.transform(np.array([[1.0, 1, 2, 1, 1]]))
     with pytest.raises(ValueError, match=r"shape \[n, 5\]"):
         fitted.transform(np.ones((2, 4)))
-    with pytest.raises(ValueError, match="the model is of a table"):
+    with pytest.raises(ValueError, match="of a table"):
         fitted.transform(from_counts(np.eye(2, dtype=int)))
 
 
@@ -115,7 +115,7 @@ def test_damaged_files_are_told(fitted, name, tmp_path):
         arrays = dict(arrays)
     arrays[name][..., 6] = -1.0  # a rate
     np.savez(place / "clusters.npz", **arrays)
-    with pytest.raises(RunError, match=f"clusters.npz: {name} has numbers out of range"):
+    with pytest.raises(RunError, match=f"clusters.npz: {name} "):
         dpm.load(place)
 
 
@@ -144,7 +144,7 @@ SHORT = {"passes": 40, "keep_samples": 5, "initial_clusters": 4, "random_state":
 def test_a_concentration_needs_categories():
     numbers = {"age": TABLE["age"], "visits": TABLE["visits"]}
     kinds = {"visits": "count"}
-    with pytest.raises(ValueError, match="concentration is the prior of the categories of a table"):
+    with pytest.raises(ValueError, match=r"^concentration is .*--category-column"):
         dpm.fit(numbers, kinds=kinds, concentration=1.0)
     model = DirichletProcessMixture("mixed", family_params={"kinds": {}, "concentration": 1.0})
     with pytest.raises(ValueError, match="concentration in family_params is the prior"):
@@ -182,16 +182,16 @@ def test_the_estimator_of_a_mixed_table(tmp_path):
     plain = DirichletProcessMixture("mixed", family_params=kinds, **SHORT).fit(objects)
     np.testing.assert_array_equal(plain.labels_, model.labels_)
     # An array has the columns of the frame in order, as scikit-learn has it.
-    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+    with pytest.warns(UserWarning, match="valid feature names"):
         shares = back.predict_proba(objects)
     np.testing.assert_array_equal(shares, model.predict_proba(frame))
     with pytest.raises(ValueError, match="features"), pytest.warns(UserWarning, match="names"):
         model.predict(objects[:, :4])
-    with pytest.raises(ValueError, match="feature names should match"):
+    with pytest.raises(ValueError, match="feature names should"):
         model.predict(frame.rename(columns={"age": "years"}))
     with pytest.raises(ValueError, match="features"):
         plain.predict(objects[:, :4])
-    with pytest.raises(ValueError, match=r"a mapping is for dpm\.fit"):
+    with pytest.raises(ValueError, match=r"dpm\.fit"):
         DirichletProcessMixture("mixed").fit(TABLE)
 
 
@@ -251,7 +251,7 @@ def test_the_command(fitted, tmp_path):
     new = write(tmp_path / "new.csv", {name: column[:2] for name, column in NEW.items()}, "")
     result = invoke("transform", "--model", out, new, "--out", tmp_path / "new.out.csv")
     assert result.exit_code == 0, result.stderr
-    assert "2 rows, 10 fields: 1 with a value unknown to the model" in result.stderr
+    assert "2 rows, 10 fields: 1 with" in result.stderr
     assert [row["cluster"] for row in rows_of(tmp_path / "new.out.csv")] == ["1", "0"]
     result = invoke("evaluate", "--model", out, path, "--quiet")
     assert result.exit_code == 0, result.stderr
@@ -259,7 +259,7 @@ def test_the_command(fitted, tmp_path):
     for option, value in (("--names", path), ("--format", "csv")):
         result = invoke("transform", "--model", out, new, option, value)
         assert result.exit_code == 2
-        assert f"{option} is for counts, and the model is of a table" in result.stderr
+        assert f"{option} is for counts" in result.stderr
     bad = write(tmp_path / "bad.csv", NEW | {"visits": [-3, 2]})
     result = invoke("evaluate", "--model", out, bad)
     assert result.exit_code == 1

@@ -99,8 +99,8 @@ def test_profiles_are_means_over_the_members(getkey):
 
 def test_members_differ_in_their_priors_alone():
     for members, message in (
-        ([], "at least one family"),
-        ([NORMALS[0], "gaussian"], r"members\[1\] must be one of dpm.families"),
+        ([], r"^members .*one family"),
+        ([NORMALS[0], "gaussian"], r"members\[1\] .* dpm.families"),
         ([NORMALS[0], families.gaussian([0.0, 0.0], jnp.eye(2))], "kind and size"),
         ([NORMALS[0], PROFILES[0]], "kind and size"),
         ([NORMALS[0], NORMALS[1]._replace(log_evidence=None)], "has no log_evidence"),
@@ -108,13 +108,13 @@ def test_members_differ_in_their_priors_alone():
         with pytest.raises(ValueError, match=message):
             families.one_of(members)
     family = families.one_of([NORMALS[0], families.gaussian([0.0], [[1.0]], 0.7, 8.0)])
-    with pytest.raises(ValueError, match="more than their priors: in statistics"):
+    with pytest.raises(ValueError, match=r"^members .* statistics$"):
         family.check(X)
     families.one_of(NORMALS).check(X)
     families.one_of(PROFILES).check(COUNTS)
-    with pytest.raises(ValueError, match=r"weights must have shape \[3\]"):
+    with pytest.raises(ValueError, match=r"weights .* \[3\]"):
         families.one_of(NORMALS, [0.5, 0.5])
-    with pytest.raises(ValueError, match="weights must be finite and positive"):
+    with pytest.raises(ValueError, match=r"^weights .*0\.0 at index \(2,\)$"):
         families.one_of(NORMALS, [0.5, 0.5, 0.0])
 
 
@@ -124,7 +124,7 @@ def test_prior_means_of_poisson_may_be_rounded():
     rows = np.random.default_rng(0).poisson(3.7, (50, 1)) * 1.0
     families.one_of([families.poisson([s * 3.7], s) for s in (0.1, 0.3, 1.0, 10.0)]).check(rows)
     other = families.one_of([families.poisson([mean], 1.0) for mean in (3.7, 3.701)])
-    with pytest.raises(ValueError, match="more than their priors: in log_likelihood"):
+    with pytest.raises(ValueError, match=r"^members .* log_likelihood$"):
         other.check(rows)
 
 

@@ -190,13 +190,13 @@ def test_pieces_of_sparse_rows_go_together(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"count": 0}, "number of rows must be an integer of at least 1"),
-        ({"draw": 2}, "draw must be below the number of samples, 2; it is 2"),
+        ({"count": 0}, r"rows .* 1; "),
+        ({"draw": 2}, r"draw .*, 2; it is 2"),
         ({"draw": -1}, "draw"),
         ({"lengths": None}, "give lengths"),
-        ({"lengths": [1, 2]}, r"lengths must be an integer or integers \[5\]"),
-        ({"lengths": -1}, "lengths must be from 0"),
-        ({"lengths": 1.5}, "lengths must be an integer"),
+        ({"lengths": [1, 2]}, r"^lengths .*int64 \[2\]$"),
+        ({"lengths": -1}, r"^lengths .* 0 to 2\^24"),
+        ({"lengths": 1.5}, r"^lengths .*float64 \[\]$"),
     ],
 )
 def test_bad_arguments_are_named(options, message):

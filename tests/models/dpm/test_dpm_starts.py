@@ -143,7 +143,7 @@ def test_a_run_that_is_resumed_does_not_search(tmp_path, monkeypatch) -> None:
     look_after_every_step(monkeypatch)
     fit(checkpoint=tmp_path, hooks=[Cut(11)])
     monkeypatch.setattr(starts, "predictive_labels", searched)
-    with pytest.raises(CheckpointError, match="seed is 0 in the checkpoint and 8"):
+    with pytest.raises(CheckpointError, match=r"seed is 0 .* 8 "):
         fit(checkpoint=tmp_path, resume=True, seed=8)
     resumed = fit(checkpoint=tmp_path, resume=True)
     for name in ("state", "partitions", "traces"):
@@ -151,7 +151,7 @@ def test_a_run_that_is_resumed_does_not_search(tmp_path, monkeypatch) -> None:
     for file in tmp_path.glob("*/manifest.json"):
         file.write_text("")
     with (
-        pytest.warns(match="is damaged and skipped"),
+        pytest.warns(match="is damaged"),
         pytest.raises(CheckpointError, match=r"checkpoints in .* are damaged"),
     ):
         fit(checkpoint=tmp_path, resume=True)
@@ -184,20 +184,20 @@ class Late:
         (
             {"family": FAMILY._replace(simplex=None), "sampler": "scir"},
             ValueError,
-            "requires a family with simplex atoms",
+            r"^sampler 'scir' ",
         ),
         (
             {"family": FAMILY._replace(log_evidence=None), "split_merge": 1},
             ValueError,
-            "needs a family with a log_evidence",
+            r"^split_merge .*log_evidence",
         ),
-        ({"chains": 10**9}, ValueError, r"the run needs at least .* or fewer chains"),
-        ({"capacity": 2 * 10**9}, ValueError, r"the run needs at least .* a smaller capacity"),
-        ({"resume": True}, ValueError, "checkpoint must name the directory to resume from"),
+        ({"chains": 10**9}, ValueError, r"TiB of memory .*or fewer chains"),
+        ({"capacity": 2 * 10**9}, ValueError, r"GiB of memory .*--capacity"),
+        ({"resume": True}, ValueError, r"^checkpoint "),
         ({"hooks": [Late()]}, TypeError, "runtime.Hook"),
-        ({"checkpoint": "file"}, CheckpointError, "is a file: give a directory"),
-        ({"checkpoint": "file/below"}, CheckpointError, "is a file: give a directory"),
-        ({"checkpoint": "file", "resume": True}, CheckpointError, "is a file: give a directory"),
+        ({"checkpoint": "file"}, CheckpointError, r"^'file' is a file"),
+        ({"checkpoint": "file/below"}, CheckpointError, r"^'file' is a file"),
+        ({"checkpoint": "file", "resume": True}, CheckpointError, r"^'file' is a file"),
     ],
 )
 def test_bad_input_is_found_before_the_search(
@@ -213,7 +213,7 @@ def test_bad_input_is_found_before_the_search(
 def test_so_is_a_directory_that_cannot_be_written_to(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(starts, "predictive_labels", searched)
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may write
-    with pytest.raises(CheckpointError, match=r"cannot save checkpoints: .* cannot be written to"):
+    with pytest.raises(CheckpointError, match=r"^cannot save checkpoints: "):
         dpm.fit(ROWS, FAMILY, steps=3, checkpoint=tmp_path / "run")
 
 
@@ -245,7 +245,7 @@ def test_a_run_from_a_searched_start_is_resumed(tmp_path, monkeypatch) -> None:
     options = {"alpha": 1.0, "seed": 4, "keep_samples": 5, "steps": 30, "eval_every": 5}
     whole = dpm.fit(rows, family(), chains=2, **options)
     assert whole.settings.initial_clusters is None
-    assert not any("that of the start" in text for text in whole.warnings)
+    assert not any("of the start" in text for text in whole.warnings)
     look_after_every_step(monkeypatch)
     dpm.fit(rows, family(), chains=2, checkpoint=tmp_path, hooks=[Cut(15)], **options)
     monkeypatch.setattr(starts, "predictive_labels", searched)

@@ -196,12 +196,12 @@ def test_a_digest_knows_the_weights():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1, 2], r"weights must have shape \[3\]"),
-        ([1, 0, 2], r"weight of row '1' \(index 1\) is 0.*leave the row out"),
+        ([1, 2], r"weights .* \[3\]"),
+        ([1, 0, 2], r"weight of row '1' \(index 1\) is 0"),
         ([1, -2, 2], r"row '1' \(index 1\) is -2"),
         ([1, 1, 1.5], r"row '2' \(index 2\) is 1.5: weights are whole"),
         ([1, np.nan, 1], r"row '1' .* is nan"),
-        (["a", "b", "c"], "weights must be numbers"),
+        (["a", "b", "c"], r"^weights .*<U1$"),
         ([2**30, 2**30, 1], "rows in all"),
     ],
 )

@@ -250,7 +250,7 @@ def test_ctrl_c_leaves_what_was_sampled(interrupted, by_hand, monkeypatch):
     monkeypatch.setattr(dpm, "fit", lambda rows, family, **options: interrupted)
     model = DirichletProcessMixture(family_params={"scale": [[1.0]]})
     table = np.array([[98.0], [99], [100], [101], [102]])
-    with pytest.raises(KeyboardInterrupt, match="SIGINT ended the fit early"):
+    with pytest.raises(KeyboardInterrupt, match="SIGINT"):
         model.fit(table)
     np.testing.assert_array_equal(model.predict(table), by_hand.predict(table))
 
@@ -312,15 +312,15 @@ def test_a_family_of_ones_own(tmp_path):
     assert clone(model).fit_predict(codes).max() == 1
     model.fit(codes)
     assert model.predict_proba(codes).shape == (40, 2)
-    with pytest.raises(ValueError, match="give the family by its name"):
+    with pytest.raises(ValueError, match="family by its"):
         model.save(tmp_path / "model.npz")
 
 
 @pytest.mark.parametrize(
     ("params", "table", "message"),
     [
-        ({"family": "poisson"}, X, "family must be one of gaussian, "),
-        ({"family_params": {"width": 3}}, X, "mean, scale, strength, freedom; they have 'width'"),
+        ({"family": "poisson"}, X, r"^family .*'poisson'$"),
+        ({"family_params": {"width": 3}}, X, r"^family_params of gaussian .*'width'$"),
         ({"family_params": {"mean": [0.0, 1.0]}}, X, r"must have shape \[1\]"),
         ({}, np.ones((4, 2)), "column 0 of X does not vary"),
         ({}, [[1e30], [2e30], [4e30]], "column 0 of X has numbers .* too large for float32: resc"),
@@ -329,13 +329,13 @@ def test_a_family_of_ones_own(tmp_path):
         ({}, [[np.nan], [1.0]], "column 0 of X does not vary"),
         ({"family": "von_mises_fisher"}, [[np.nan], [1.0]], "Input X contains NaN"),
         ({"family": "categorical"}, [[0.5], [1.0]], r"rows\[0, 0\] is 0.5"),
-        ({"family": "categorical"}, [[0], [3e9]], "categories must be at most .* OrdinalEncoder"),
+        ({"family": "categorical"}, [[0], [3e9]], r"categories .* OrdinalEncoder"),
         ({"family": "multinomial"}, [[0.5, 1.0]], "whole numbers"),
         ({"family": "von_mises_fisher"}, [[3.0, 4.0]], "has length 5"),
-        ({"sampler": "scir"}, X, "a family with simplex atoms"),
-        ({"loss": "best"}, X, "loss must be one of vi, binder"),
-        ({"callbacks": [3]}, X, "callbacks must be callable"),
-        ({"passes": 2, "seconds": 2}, X, "at most one of"),
+        ({"sampler": "scir"}, X, r"^sampler 'scir' "),
+        ({"loss": "best"}, X, r"^loss .*'best'$"),
+        ({"callbacks": [3]}, X, r"^callbacks .* 3 "),
+        ({"passes": 2, "seconds": 2}, X, "passes, steps"),
     ],
 )
 def test_bad_input_is_told(params, table, message):

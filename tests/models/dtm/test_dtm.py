@@ -89,7 +89,7 @@ def test_other_documents_find_their_slices():
     assert both.find("abc", [2, 2, 7], ["R", "D", "D"]).tolist() == [3, 0, 1]
     with pytest.raises(ValueError, match=r"give groups"):
         both.find("a", [2])
-    with pytest.raises(ValueError, match="the fit has no X"):
+    with pytest.raises(ValueError, match=r"^groups: .* X: .*D, R$"):
         both.find("a", [2], ["X"])
     with pytest.raises(ValueError, match="leave out groups"):
         one.find("a", [2], ["X"])
@@ -98,16 +98,16 @@ def test_other_documents_find_their_slices():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"times": [1990, None, 2000]}, r"times: 1 of 3 documents have no time, 'doc1'"),
+        ({"times": [1990, None, 2000]}, r"^times: 1 of 3 .*, 'doc1'"),
         ({"times": ["1990", "soon", "2000"]}, r"times: 1 of 3 .*'soon' of 'doc1'"),
-        ({"times": ["1/2/1990", "x", "2000-01-01"]}, r"of 3 are neither numbers nor dates"),
-        ({"times": [1990, 2000]}, "one for each of 3 documents; there are 2"),
-        ({"groups": ["a", "", "b"]}, r"groups: 1 of 3 documents have no group, 'doc1'"),
+        ({"times": ["1/2/1990", "x", "2000-01-01"]}, r"^times: 2 of 3 .* '1/2/1990' of 'doc0'"),
+        ({"times": [1990, 2000]}, r"^times .* 3 documents; .* 2$"),
+        ({"groups": ["a", "", "b"]}, r"^groups: 1 of 3 .*, 'doc1'"),
         ({"groups": ["a", "b", "c"], "slices": 3}, "give times"),
-        ({"times": [1990, 1991, 1992], "slices": "month"}, "slices must be year, decade or"),
-        ({"times": [1990, 1991, 1992], "slices": 2.5}, "slices must be year, decade or"),
-        ({"times": [1990, 1991, 1992], "predict": [1991]}, "1991 is in the slice 1991"),
-        ({"times": [1990, 1991, 1992], "predict": ["x"]}, "predict must be times"),
+        ({"times": [1990, 1991, 1992], "slices": "month"}, r"^slices .*'month'$"),
+        ({"times": [1990, 1991, 1992], "slices": 2.5}, r"^slices .*2\.5$"),
+        ({"times": [1990, 1991, 1992], "predict": [1991]}, r"^predict: 1991 .* 1991"),
+        ({"times": [1990, 1991, 1992], "predict": ["x"]}, r"^predict .*\['x'\]$"),
         ({"times": [1990, 1991, 1992], "batch_size": 2}, "batch_size must be 3, all documents"),
         ({"times": [1990, 1991, 1992], "heldout": (np.ones((1, 2), int),) * 2}, "give holdout"),
     ],
@@ -353,9 +353,9 @@ def test_a_plot_shows_words_by_slice(fitted):
     assert len(axes.lines[0].get_xdata()) == 4
     assert len(fitted.plot(1, 3).lines) == 3
     for wrong, message in (
-        ({"topic": 2}, "topic must be from 0 to 1"),
+        ({"topic": 2}, r"topic .* 0 to 1"),
         ({"topic": 0, "words": ["zebra"]}, "zebra"),
-        ({"topic": 0, "group": "D"}, "group must be one of none"),
+        ({"topic": 0, "group": "D"}, r"^group .*'D'$"),
     ):
         with pytest.raises(ValueError, match=message):
             fitted.plot(**wrong)
@@ -364,13 +364,13 @@ def test_a_plot_shows_words_by_slice(fitted):
 def test_one_slice_is_said_to_be_one():
     fit = dtm.fit(CORPUS, passes=25, **OPTIONS)
     assert fit.slices.names == ("all",)
-    assert any("All documents are in one slice" in line for line in fit.warnings)
+    assert any("in one slice" in line for line in fit.warnings)
     same = dtm.fit(CORPUS, passes=25, slices=1, **OPTIONS)
     np.testing.assert_array_equal(same.topics, fit.topics)
     with pytest.raises(ValueError, match="documents with times"):
         dtm.fit(CORPUS, passes=25, slices=2, **OPTIONS)
     fit = dtm.fit(CORPUS, times=YEARS, passes=10, **OPTIONS)
-    assert any("topics do not change yet" in line for line in fit.warnings)
+    assert any("not change yet" in line for line in fit.warnings)
     # Longer than the static passes, and not just than the run.
     assert "passes=80" in fit.verdict[-1]
     assert "static_passes=20" in fit.verdict[-1]
@@ -466,12 +466,12 @@ def test_the_command_says_what_is_missing(tmp_path):
     assert said.exit_code == 2
     assert "--time COLUMN" in said.stderr
     said = invoke("dtm", texts, "--by", "party", "--slices", 3, *READING)
-    assert "--slices and --predict are for documents with a --time" in said.stderr
+    assert "--slices and --predict are" in said.stderr
     said = invoke("dtm", texts, "--time", "year", "--slices", "week", *READING)
-    assert "slices must be year, decade or" in said.stderr
+    assert "year, decade or" in said.stderr
     said = invoke("dtm", texts, "--time", "year", *READING)
     assert said.exit_code == 1
-    assert "24 of 24 documents have no time, 'd0'" in said.stderr
+    assert "24 of 24 documents have" in said.stderr
     said = invoke("dtm", "--by", "party")
     assert "--by requires INPUT" in said.stderr
 

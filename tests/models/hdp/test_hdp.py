@@ -224,9 +224,7 @@ def test_chains_start_on_both_sides():
         (10**6, [50, 100]),
     ):
         assert resolve(hdp, sp.csr_array([[tokens - 1, 1]])).starts() == starts
-    with pytest.raises(
-        ValueError, match="fewest_topics must be at most initial_topics, 5; it is 6"
-    ):
+    with pytest.raises(ValueError, match=r"fewest_topics .* initial_topics, 5; it is 6"):
         resolve(hdp, COUNTS, initial_topics=5, fewest_topics=6)
 
 
@@ -241,8 +239,8 @@ def test_the_number_of_topics_does_not_depend_on_the_start(tmp_path):
     assert min(fitted.numbers[0]) <= 7
     assert len(fitted.topics) in (5, 6)
     assert matching.match(topics, fitted.topics[:5], matching.affinity).similarity.min() > 0.7
-    assert "from a start with 2, " in fitted.report(tmp_path / "x.html").read_text()
-    assert any("disagree on their number: " in sentence for sentence in fitted.verdict)
+    assert "start with 2, " in fitted.report(tmp_path / "x.html").read_text()
+    assert any("on their number: " in sentence for sentence in fitted.verdict)
 
 
 def test_options_are_settled():
@@ -252,17 +250,17 @@ def test_options_are_settled():
     assert resolve(hdp, COUNTS, gamma=2.0).gamma_prior is None
     for options, message in (
         ({"batch_size": 5}, "batch_size must be 30"),
-        ({"initial_topics": 9, "capacity": 8}, "initial_topics must be at most the capacity, 8"),
+        ({"initial_topics": 9, "capacity": 8}, r"initial_topics .*, 8"),
         (
             {"alpha": 1.0, "alpha_prior": (1, 2)},
-            "alpha_prior cannot be combined with a fixed alpha",
+            r"^alpha_prior ",
         ),
-        ({"capacity": 10**6}, "capacity must be at most 65,535"),
+        ({"capacity": 10**6}, r"capacity .* 65,535"),
         (
             {"alpha_prior": (1, 1e-8)},
-            r"alpha_prior, shape / rate, must be from 1e-12 to 16,777,216; it is 1e\+08",
+            r"alpha_prior, .* 1e-12 to 16,777,216; it is 1e\+08",
         ),
-        ({"gamma_prior": (1e-20, 0.1)}, "the mean of gamma_prior, shape / rate, must be from"),
+        ({"gamma_prior": (1e-20, 0.1)}, r"gamma_prior, .* 1e-19$"),
     ):
         with pytest.raises(ValueError, match=message):
             resolve(hdp, COUNTS, **options)
@@ -272,7 +270,7 @@ def test_options_are_settled():
 
 def test_a_state_that_does_not_fit_is_refused(monkeypatch):
     monkeypatch.setattr(devices, "memory", lambda: 10_000)
-    with pytest.raises(ValueError, match=r"the device has 9\.8 KiB: give a smaller capacity"):
+    with pytest.raises(ValueError, match=r"9\.8 KiB: .*--capacity"):
         hdp.fit(COUNTS, passes=1)
 
 
@@ -315,8 +313,8 @@ def test_the_commands(tmp_path, monkeypatch):
         assert invoke(texts, *given, "--holdout", 4, "--out", out).exit_code == 130
     result = invoke("--resume", out)
     assert result.exit_code == 0, result.output
-    assert "from 2 to 4 topics, alpha learned, gamma learned" in result.stderr
-    assert "topics in a sample: " in result.stdout
+    assert "from 2 to 4 topics" in result.stderr
+    assert "in a sample: " in result.stdout
     assert json.loads((out / "config.json").read_text())["settings"]["steps"] == 60
     names = {path.name for path in out.iterdir()}
     assert {
@@ -360,7 +358,7 @@ def test_chains_predict_held_out_documents(tmp_path):
     assert fitted.partitions["labels"].shape[:2] == (10, 2)
     assert fitted.shared.all(axis=0)[:3].all()
     assert set(fitted.traces) == {"alpha", "gamma", "topics", "log_predictive"}
-    assert "chains that have it" in fitted.report(tmp_path / "page.html").read_text()
+    assert "chains that have" in fitted.report(tmp_path / "page.html").read_text()
 
 
 def test_samples_that_are_left_out_of_predictions_are_told(monkeypatch):

@@ -107,7 +107,7 @@ def test_edits_one_after_the_other_are_saved(fitted, corpus, tmp_path):
     np.testing.assert_array_equal(again.topics, edited.merge([0, 1]).topics)
     page = (tmp_path / "run" / "report.html").read_text()
     assert "merged from topics 0, 1 of the run" in page
-    assert "or that were left out" in page
+    assert "were left out" in page
     assert "Both" in (tmp_path / "run" / "topics.csv").read_text()
 
 
@@ -141,4 +141,4 @@ def test_the_command(tmp_path):
     assert result.exit_code == 0, result.stderr
     assert hdp.Fit.load(tmp_path / "run").titles[0] == "Boats"
     result = invoke("--resume", tmp_path / "run-edited", "--passes", 60)
-    assert "resume the run in" in result.stderr
+    assert "the run in" in result.stderr

@@ -76,17 +76,17 @@ def test_growing_changes_nothing_but_room():
     assert hdp.grown(larger) is None
     np.testing.assert_array_equal(larger.labels, state.labels)
     np.testing.assert_array_equal(larger.counts[:4], state.counts)
-    with pytest.raises(ValueError, match="capacity must be an integer of at least 4"):
+    with pytest.raises(ValueError, match=r"^capacity .* 4"):
         hdp.grow(state, 3)
-    with pytest.raises(ValueError, match="topics must be at most the capacity, 4; there are 5"):
+    with pytest.raises(ValueError, match=r"^topics .* 4; .* 5"):
         kernel.init(jax.random.key(0), jnp.ones((5, 20)))
 
 
 def test_what_cannot_be_sampled_is_refused():
     corpus = device.to_device(sp.csr_array(COUNTS))
-    with pytest.raises(ValueError, match="gamma must be finite and positive"):
+    with pytest.raises(ValueError, match=r"^gamma .*0\.0$"):
         hdp.build(corpus, gamma=0.0)
-    with pytest.raises(ValueError, match="capacity must be at most 65,535 topics"):
+    with pytest.raises(ValueError, match=r"^capacity .* 65,535 topics"):
         hdp.build(corpus, capacity=10**6)
-    with pytest.raises(ValueError, match="at least one token"):
+    with pytest.raises(ValueError, match=r"^corpus "):
         hdp.build(device.to_device(sp.csr_array((2, 3), dtype=np.int32)))

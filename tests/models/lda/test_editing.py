@@ -228,12 +228,12 @@ def test_an_edited_fit_is_saved_and_loaded(fitted, counts, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda fit: fit.merge([1, 5]), "merge: topic 5 is not one of 0 to 4"),
+        (lambda fit: fit.merge([1, 5]), r"merge: topic 5 .* 0 to 4"),
         (lambda fit: fit.merge([[0, 1], [1, 2]]), "merge: topic 1 is given twice"),
-        (lambda fit: fit.merge([[1, 2], 0]), "merge: give one list"),
-        (lambda fit: fit.merge(["a"]), "merge: 'a' is not the number"),
+        (lambda fit: fit.merge([[1, 2], 0]), r"^merge: .*list"),
+        (lambda fit: fit.merge(["a"]), "merge: 'a'"),
         (lambda fit: fit.drop([-1]), "drop: topic -1"),
-        (lambda fit: fit.drop(range(5)), "drop: keep at least one"),
+        (lambda fit: fit.drop(range(5)), r"^drop: keep"),
         (lambda fit: fit.reorder([2, 2]), "reorder: topic 2 is given twice"),
         (lambda fit: fit.rename({9: "a"}), "rename: topic 9"),
     ],

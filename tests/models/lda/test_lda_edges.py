@@ -128,8 +128,8 @@ def test_double_precision(getkey):
     ("arguments", "name"),
     [
         ({"sampler": "gibbs"}, "sampler"),
-        ({"total": "forgotten"}, "total must be one of refreshed, carried"),
-        ({"total": "carried", "sampler": "smld"}, "total is that of weights, and smld moves none"),
+        ({"total": "forgotten"}, r"^total .*'forgotten'$"),
+        ({"total": "carried", "sampler": "smld"}, r"^total .*smld"),
         ({"counts": "exact"}, "counts"),
         ({"local": "variational"}, "local"),
         ({"sweeps": 0}, "sweeps"),
@@ -139,9 +139,9 @@ def test_double_precision(getkey):
         ({"sweeps": 2, "burn_in": 1}, "burn_in"),
         ({"local": "blocked", "expected": True}, "expected"),
         ({"expected": True, "counts": "subsampled"}, "blocked"),
-        ({"alpha": "yes"}, "alpha must be a number or one of learn"),
+        ({"alpha": "yes"}, r"^alpha .*'yes'$"),
         ({"beta": "learn-asymmetric", "counts": "subsampled"}, "memoised"),
-        ({"alpha_prior": (1.0, 2.0)}, "alpha_prior cannot be combined with a fixed alpha"),
+        ({"alpha_prior": (1.0, 2.0)}, r"^alpha_prior .*fixed alpha"),
         ({"beta": "learn", "beta_prior": (1.0, 0.0)}, "beta_prior"),
         ({"alpha": 0.0}, "alpha"),
         ({"alpha": [0.1, -1.0]}, "alpha"),
@@ -177,7 +177,7 @@ def test_a_carried_total_starts_at_the_sum_of_the_weights(getkey):
 
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
 def test_empty_shape_is_refused(shape):
-    with pytest.raises(ValueError, match="at least one topic and one word"):
+    with pytest.raises(ValueError, match=r"one topic .*one word"):
         lda.build(SMALL, shape)
 
 

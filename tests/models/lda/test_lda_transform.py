@@ -145,9 +145,9 @@ def test_no_documents_no_rows():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"topics": TOPICS[:, :3]}, "the documents have 4 words and the topics 3"),
-        ({"topics": -TOPICS}, "topics: row 0 is not a topic"),
-        ({"topics": np.zeros((2, 4))}, "topics: row 0 is not a topic"),
+        ({"topics": TOPICS[:, :3]}, r"4 words .* 3: "),
+        ({"topics": -TOPICS}, r"^topics: row 0 .*not a topic"),
+        ({"topics": np.zeros((2, 4))}, r"^topics: row 0 .*not a topic"),
         ({"topics": 50 * TOPICS}, "topics: row 0 sums to 50, not to 1"),
         ({"alpha": [0.1, 0.2, 0.3]}, "alpha"),
         ({"alpha": 0.0}, "alpha"),
@@ -155,7 +155,7 @@ def test_no_documents_no_rows():
         ({"shard": 0}, "shard"),
         ({"sweeps": 0}, "sweeps"),
         ({"share_error": -0.1}, "share_error"),
-        ({"share_error": None}, "share_error must be a number"),
+        ({"share_error": None}, r"^share_error .*None$"),
         ({"share_error": np.inf}, "share_error must be finite"),
     ],
 )

@@ -234,17 +234,17 @@ def test_words_that_no_topic_has_and_bad_arguments():
     assert two.perplexity([1, 1]) == (pytest.approx(2), pytest.approx(0.5))
     biased = two._replace(error=np.array([0.5, 0.5]), bias=np.array([0.4, 0.3]))
     assert biased.perplexity([1, 1])[1] == pytest.approx(0.5 + 0.7)  # biases add up
-    with pytest.raises(ValueError, match="documents have no token"):
+    with pytest.raises(ValueError, match=r"^documents "):
         result.perplexity([0, 0])
-    with pytest.raises(ValueError, match="particles must be an integer of at least 8"):
+    with pytest.raises(ValueError, match=r"particles .* 8"):
         lda.left_to_right(topics, 0.5, sp.csr_array([[1, 0, 0]]), particles=7)
-    with pytest.raises(ValueError, match="moves must be an integer of at least 0"):
+    with pytest.raises(ValueError, match=r"moves .* 0"):
         lda.left_to_right(topics, 0.5, sp.csr_array([[1, 0, 0]]), moves=-1)
     with pytest.raises(ValueError, match="row 0 sums to 5, not to 1"):  # it had p(documents) > 1
         lda.left_to_right(topics * [[5], [2]], 0.5, sp.csr_array([[1, 0, 0]]))
-    with pytest.raises(ValueError, match="have 2 words and the topics 3"):
+    with pytest.raises(ValueError, match=r"2 words .* 3: "):
         lda.left_to_right(topics, 0.5, sp.csr_array([[1, 0]]))
-    with pytest.raises(ValueError, match="seed must be at most 4294967295"):
+    with pytest.raises(ValueError, match=r"seed .* 4294967295"):
         lda.left_to_right(topics, 0.5, sp.csr_array([[1, 0, 0]]), seed=2**32)
     with pytest.raises(ValueError, match="alpha"):
         lda.left_to_right(topics, 0.0, sp.csr_array([[1, 0, 0]]))

@@ -138,7 +138,7 @@ def test_the_command_says_so_and_what_memory_is_left(stored, tmp_path, monkeypat
     place += ["--chains", "1"]
     monkeypatch.setattr(memory, "_temporaries", lambda *_: 0)
     done = CliRunner().invoke(main, [*place, "--batch-size", "6", "--holdout", "0", "--dry-run"])
-    assert "tokens and labels are on disk" in done.stderr
+    assert "are on disk" in done.stderr
     settings = lda.resolve(
         store.open(tmp_path / "corpus"), 3, chains=1, batch_size=6, counts="memoised"
     )
@@ -174,7 +174,7 @@ def test_more_tokens_than_a_device_can_number_are_on_disk(stored, in_memory, mon
         monkeypatch.setattr(module, "MOST_TOKENS", 127)
     assert COUNTS.sum() > 127
     assert is_same(on_disk(stored), in_memory)
-    with pytest.raises(ValueError, match="batch_size 19: its longest documents have"):
+    with pytest.raises(ValueError, match=r"^batch_size 19: "):
         lda.fit(stored, 3, **RUN | {"batch_size": 19})
 
 

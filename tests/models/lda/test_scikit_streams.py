@@ -56,23 +56,23 @@ def test_step_sizes_may_be_a_schedule(streamed, tmp_path):
     np.testing.assert_array_equal(stream(model, 5).components_, streamed.components_)
     with pytest.raises(ValueError, match=r"\(A, TAU, KAPPA\), not a function"):
         model.fit(COUNTS)
-    with pytest.raises(ValueError, match="a parameter cannot be written as JSON"):
+    with pytest.raises(ValueError, match="JSON"):
         model.save(tmp_path / "model.npz")
 
 
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"beta": "learn"}, "only fit learns beta: give partial_fit one number"),
-        ({"beta": "learn-asymmetric"}, "only fit learns beta"),
-        ({"beta": "learned"}, "beta must be a number or learn or learn-asymmetric; it is"),
-        ({"alpha": "learned"}, "alpha must be a number or learn or learn-asym"),
-        ({"alpha": [0.1, 0.2, 0.3]}, "alpha must be one number or 2 of them; there are 3"),
-        ({"beta": [0.1, 0.2]}, "beta must be one number or 4 of them; there are 2"),
-        ({"n_components": 0}, "n_components must be an integer of at least 1"),
+        ({"beta": "learn"}, r"learns beta: .*partial_fit"),
+        ({"beta": "learn-asymmetric"}, "learns beta"),
+        ({"beta": "learned"}, r"^beta .*'learned'$"),
+        ({"alpha": "learned"}, r"^alpha .*'learned'$"),
+        ({"alpha": [0.1, 0.2, 0.3]}, r"alpha .* 2 .* 3"),
+        ({"beta": [0.1, 0.2]}, r"beta .* 4 .* 2"),
+        ({"n_components": 0}, r"n_components .* 1"),
         ({"n_chains": 2}, "partial_fit runs one chain"),
-        ({"counts": "memoised"}, "leave counts out, or give 'subsampled'; it is 'memoised'"),
-        ({"counts": "memoised"}, "partial_fit estimates counts from its batches"),
+        ({"counts": "memoised"}, r"^partial_fit .*'subsampled'; it is 'memoised'$"),
+        ({"counts": "memoised"}, r"^partial_fit .*'memoised'$"),
     ],
 )
 def test_bad_parameters_are_told(params, message):
@@ -97,7 +97,7 @@ def test_what_a_stream_began_with_stays(streamed, tmp_path, params):
     for model in (streamed, LDA.load(tmp_path / "model.npz")):
         try:
             (name,) = params
-            with pytest.raises(ValueError, match=f"{name} cannot change between calls"):
+            with pytest.raises(ValueError, match=f"^{name} .*partial_fit"):
                 model.set_params(**params).partial_fit(COUNTS)
         finally:
             model.set_params(**MODEL.get_params())

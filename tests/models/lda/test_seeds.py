@@ -151,7 +151,7 @@ def test_a_file_has_a_line_for_each_topic(tmp_path):
 def test_a_line_without_a_word_is_named(tmp_path, line):
     path = tmp_path / "seeds.txt"
     path.write_text(f"tax\n\n{line}\nwar\n")
-    with pytest.raises(ValueError, match=rf"seeds\.txt:3: '{line.strip()}' has no word; give some"):
+    with pytest.raises(ValueError, match=rf"seeds\.txt:3: '{line.strip()}' "):
         lda.Options(4, seed_words=path)
     with pytest.raises(ValueError, match=r"^seed_words:2: .* has no word"):
         lda.Options(4, seed_words=["tax", line])
@@ -162,17 +162,17 @@ def test_a_line_without_a_word_is_named(tmp_path, line):
     [
         (
             {"seed_words": ["x y"]},
-            "first is 'x', and the first word of the vocabulary 'w0': write .* name the columns",
+            r"first is 'x', .* 'w0': .*--keep-case",
         ),
-        ({"seed_words": ["w0"] * 3}, "3 lines, one for each topic, and there are 2 topics"),
-        ({"seed_words": ["", " "]}, "no seed word; give a line"),
-        ({"seed_words": 3}, "a line for each topic"),
-        ({"seed_words": [["w0"]]}, "a line for each topic"),
+        ({"seed_words": ["w0"] * 3}, r"^seed_words .*3 lines, .* 2 topics"),
+        ({"seed_words": ["", " "]}, r"^seed_words: no seed word"),
+        ({"seed_words": 3}, r"^seed_words .*, such as 'economy: tax budget'"),
+        ({"seed_words": [["w0"]]}, r"^seed_words .*, such as 'economy: tax budget'"),
         ({"seed_words": "no/such/file"}, "no such file"),
         ({"seed_weight": 3}, "seed_weight requires seed_words"),
         ({"seed_words": ["w0"], "seed_weight": 0}, "finite and positive"),
-        ({"seed_words": ["w0"], "seed_weight": 1e40}, "seed_weight must be at most 16,777,216"),
-        ({"seed_words": ["w0"], "beta": "learn"}, "beta cannot be learned with seed words"),
+        ({"seed_words": ["w0"], "seed_weight": 1e40}, r"seed_weight .* 16,777,216"),
+        ({"seed_words": ["w0"], "beta": "learn"}, r"^beta "),
     ],
 )
 def test_what_is_refused(given, message):
@@ -232,7 +232,7 @@ def test_a_topic_whose_seed_words_are_all_unknown_has_no_seed(tmp_path):
         from_counts(TEXT, ["war", "tax", "river", "tree"]),
         Arguments(2, seed_words=lines),
     )
-    assert "for each seed word of topics 1 war\n" in commands._announce(planned) + "\n"
+    assert "of topics 1 war\n" in commands._announce(planned) + "\n"
 
 
 @pytest.mark.slow
@@ -318,7 +318,7 @@ def test_a_stream_goes_by_the_words_in_a_file(tmp_path):
     again = LDA.load(tmp_path / "lda.npz").partial_fit(TEXT)
     np.testing.assert_array_equal(again.components_, stream.partial_fit(TEXT).components_)
     path.write_text("w2 w3\nw1\n")
-    with pytest.raises(ValueError, match="seed_words cannot change between calls"):
+    with pytest.raises(ValueError, match=r"^seed_words .*partial_fit"):
         stream.partial_fit(TEXT)
 
 

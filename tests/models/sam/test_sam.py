@@ -169,14 +169,14 @@ def test_documents_that_are_no_unit_vectors_are_named() -> None:
     good = table()
     for row, value, message in [
         (3, 0.0, "document 3 is zero"),
-        (2, np.nan, "document 2 has values that are not finite"),
+        (2, np.nan, r"document 2 .*finite"),
         (4, 1.5, "document 4 has length"),
     ]:
         bad = good.copy()
         bad[row] = bad[row] * value if np.isfinite(value) else value
         with pytest.raises(ValueError, match=message):
             joint.to_device(sp.csr_array(bad))
-    with pytest.raises(ValueError, match="at least one document"):
+    with pytest.raises(ValueError, match=r"^vectors "):
         joint.to_device(sp.csr_array((0, V)))
 
 

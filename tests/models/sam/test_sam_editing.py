@@ -39,11 +39,11 @@ def test_topics_are_left_out_and_reordered_in_results_only(fitted, tmp_path):
     assert_same(loaded, left, "state", "samples", "interrupted", "examples")
     np.testing.assert_array_equal(loaded.transform(DATA), left.transform(DATA))
     assert "Last" in (tmp_path / "run" / "topics.csv").read_text()
-    assert "After the run, 1 topic was left out." in (tmp_path / "run" / "report.html").read_text()
+    assert "1 topic was left" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_merging_is_refused(fitted):
-    with pytest.raises(ValueError, match="merge: the topics of sam are directions"):
+    with pytest.raises(ValueError, match=r"^merge: .*sam"):
         fitted.merge([0, 1])
 
 

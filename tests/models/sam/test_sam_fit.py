@@ -172,7 +172,7 @@ def test_a_signal_ends_a_run_with_a_summary(tmp_path, monkeypatch, capfd):
     assert cut.num_samples == 1
     assert np.isnan(cut.topics_sd).all()
     np.testing.assert_allclose(cut.length, 1, rtol=1e-5)
-    with pytest.raises(CheckpointError, match="seed is 7 in the checkpoint and 8"):
+    with pytest.raises(CheckpointError, match=r"seed is 7 .* 8"):
         fit(checkpoint=tmp_path / "run", resume=True, seed=8)
     other = vectors.from_array(DATA.values[::-1], list("abcdef"))
     with pytest.raises(CheckpointError, match="data"):
@@ -199,28 +199,28 @@ def test_chains_are_matched():
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (DATA, {"num_topics": 7}, "num_topics must be at most 6"),
+        (DATA, {"num_topics": 7}, r"num_topics .* 6"),
         (DATA, {"num_topics": 0}, "num_topics"),
         (DATA, {"kappa1": -1.0}, "kappa1"),
         (DATA, {"alpha": 0.0}, "alpha"),
         (DATA, {"sigma": float("nan")}, "sigma"),
-        (DATA, {"kappa0": "learn"}, "kappa0 must be a number"),
-        (DATA, {"kappa1": "sample"}, "kappa1 must be a number or learn; it is 'sample'"),
-        (DATA, {"sigma": 3.0, "sigma_prior": (1, 1)}, "sigma_prior cannot be combined with"),
-        (DATA, {"sampler": "hmc"}, "sampler must be one of"),
-        (DATA, {"local": "gibbs"}, "local must be one of"),
-        (DATA, {"start": "zero"}, "start must be one of variational, prior"),
+        (DATA, {"kappa0": "learn"}, r"^kappa0 .*'learn'$"),
+        (DATA, {"kappa1": "sample"}, r"kappa1 .* 'sample'"),
+        (DATA, {"sigma": 3.0, "sigma_prior": (1, 1)}, r"^sigma_prior .*fixed sigma"),
+        (DATA, {"sampler": "hmc"}, r"^sampler .*'hmc'$"),
+        (DATA, {"local": "gibbs"}, r"^local .*'gibbs'$"),
+        (DATA, {"start": "zero"}, r"^start .*'zero'$"),
         (DATA, {"batch_size": 99}, "batch_size"),
-        (DATA, {"step_size": lambda step: 0.1}, "step_size must be a number in the settings"),
+        (DATA, {"step_size": lambda step: 0.1}, r"^step_size .*`build`"),
         (DATA, {"sampler": "gmc-bgibbs", "batch_size": 5}, "leave batch_size out"),
-        (DATA, {"sampler": "gmc-bgibbs", "friction": 1.0}, "does not take friction"),
-        (DATA, {"passes": 1, "steps": 2}, "at most one of"),
+        (DATA, {"sampler": "gmc-bgibbs", "friction": 1.0}, r"^sampler='gmc-bgibbs' .*friction"),
+        (DATA, {"passes": 1, "steps": 2}, "passes, steps"),
         (DATA, {"seed": -1}, "seed"),
-        (DATA, {"heldout": sp.csr_array(np.eye(2))}, "heldout: its 2 words are not the 6"),
+        (DATA, {"heldout": sp.csr_array(np.eye(2))}, r"^heldout: its 2 words .* 6 "),
         (sp.csr_array(np.eye(2) * 0), {}, "zero vector"),
         (sp.csr_array([[1.0, 1.0]]), {}, "length 1.41421, not 1"),
         # Their sum is not 0 but 1e-7, of rounding.
-        (np.repeat([[0.8, 0.6], [-0.8, -0.6]], 10, axis=0), {}, "documents sum to zero"),
+        (np.repeat([[0.8, 0.6], [-0.8, -0.6]], 10, axis=0), {}, "sum to zero"),
     ],
 )
 def test_bad_input_is_one_clear_error(given, options, message):
@@ -232,11 +232,11 @@ def test_bad_input_is_one_clear_error(given, options, message):
 @pytest.mark.parametrize(
     ("topics", "options", "message"),
     [
-        (np.eye(2, 5), {}, "the documents have 6 words and the topics 5"),
-        (np.zeros((2, 6)), {}, "finite and not zero"),
-        (np.eye(2, 6), {"alpha": -1.0}, "alpha must be finite and positive"),
+        (np.eye(2, 5), {}, r"6 words .* 5: "),
+        (np.zeros((2, 6)), {}, r"^topics .*finite"),
+        (np.eye(2, 6), {"alpha": -1.0}, r"^alpha .*-1\.0$"),
         (np.eye(2, 6), {"samples": 0}, "samples"),
-        (np.eye(2, 6), {"seed": 2**32}, "seed must be at most 4294967295"),
+        (np.eye(2, 6), {"seed": 2**32}, r"seed .* 4294967295"),
     ],
 )
 def test_bad_transforms(topics, options, message):
@@ -372,7 +372,7 @@ def test_held_out_documents_may_have_no_direction():
         train, heldout = sam.MODEL.hold_out(alone, 1, seed)
         sizes[heldout is None] = len(train.names), seed
     assert (sizes[True][0], sizes[False][0]) == (4, 3)
-    with pytest.raises(ValueError, match="holdout 1: all those that were held out"):
+    with pytest.raises(ValueError, match=r"^holdout 1: "):
         sam.fit(alone, 1, holdout=1, holdout_seed=sizes[True][1])
 
 
@@ -382,7 +382,7 @@ def test_no_document_need_have_a_direction_but_to_be_predicted(whole):
     counts = corpus.from_counts([[2, 0, 0, 0, 0, 0]], list("abcdef"))
     np.testing.assert_allclose(fitted.transform(counts), [[1 / 3] * 3], rtol=1e-6)
     everywhere = corpus.from_counts(np.array([[1, 1, 0], [1, 0, 1], [1, 1, 1], [1, 0, 0]]))
-    with pytest.raises(ValueError, match="heldout: no document has a direction"):
+    with pytest.raises(ValueError, match=r"^heldout: no document"):
         sam.fit(everywhere, 1, heldout=corpus.from_counts([[3, 0, 0]]), steps=1)
 
 
@@ -405,7 +405,7 @@ def test_a_fit_is_saved_loaded_and_used(counted, tmp_path):
     unknown = loaded.transform(corpus.from_counts([[1]], ["zebra"]))
     np.testing.assert_allclose(unknown, [[1 / 3] * 3], rtol=1e-6)
     wrong = dataclasses.replace(counted, topics=0.5 * counted.topics).save(tmp_path / "wrong")
-    with pytest.raises(RunError, match=r"topics.npz: the topics are not of length 1"):
+    with pytest.raises(RunError, match=r"topics.npz: .*length 1"):
         sam.Fit.load(wrong)
 
 
@@ -414,9 +414,9 @@ def test_a_fit_of_unit_vectors_knows_no_weights(whole, tmp_path):
     assert_same(loaded, whole, "state", "diagnostics", "samples")
     assert (loaded.weighting, loaded.idf.tolist()) == (None, [1.0] * 6)
     np.testing.assert_array_equal(loaded.transform(DATA, seed=7), whole.proportions)
-    with pytest.raises(ValueError, match="the model is of unit vectors"):
+    with pytest.raises(ValueError, match=r"^documents: .*UnitVectors"):
         loaded.transform(corpus.from_counts([[1, 2]], ["a", "b"]))
-    with pytest.raises(ValueError, match="its 2 words are not the 6"):
+    with pytest.raises(ValueError, match=r"its 2 words .* 6 "):
         loaded.transform(np.eye(2))
 
 

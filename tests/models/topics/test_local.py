@@ -293,7 +293,7 @@ def test_labels_are_begun_by_words_and_hardly_by_one_another(method, lowering, g
 def test_sweeps_are_at_least_one(getkey):
     corpus = replicas(1)
     documents = device.select(corpus, jnp.arange(2))
-    with pytest.raises(ValueError, match="times must be at least 1; it is 0"):
+    with pytest.raises(ValueError, match=r"times .* 1; it is 0"):
         engine.sweeps(getkey(), jnp.log(PHI), jnp.asarray(ALPHA), documents, None, times=0)
 
 

@@ -411,9 +411,9 @@ def test_words_that_nothing_would_count_are_refused():
 def test_the_engine_can_be_chosen():
     assert engine.resolve() == "native"
     assert engine.resolve("xla") == "xla"
-    with pytest.raises(ValueError, match="engine must be one of native, xla"):
+    with pytest.raises(ValueError, match=r"^engine .*'gpu'$"):
         engine.resolve("gpu")
-    with pytest.raises(ValueError, match="engine must be one of"):
+    with pytest.raises(ValueError, match=r"^engine .*'fast'$"):
         model.configure((2, 2), engine="fast")
 
 
