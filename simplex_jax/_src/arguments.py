@@ -278,14 +278,30 @@ def masked(name: str, value: jax.Array, *, or_zero: bool = False) -> jax.Array:
     return jnp.where(valid, value, jnp.nan)
 
 
-# Jitted, so that a check outside jitted code is one program, not one per operation.
-@functools.partial(jax.jit, inline=True)
+def _one_program(check: Callable[[Any], Any]) -> Callable[[jax.Array], Any]:
+    """Return a check that compiles nothing if the values are known and in this process's memory.
+
+    Elsewhere it is one program, not one per operation.
+    """
+    jitted = jax.jit(check, inline=True)
+
+    @functools.wraps(check)
+    def checked(value: jax.Array) -> Any:
+        here = not isinstance(value, jax.core.Tracer) and value.is_fully_addressable
+        if here and jax.default_backend() == "cpu":
+            return check(np.asarray(value))
+        return jitted(value)
+
+    return checked
+
+
+@_one_program
 def positive(value: jax.Array) -> jax.Array:
     """Return where ``value`` is finite and at least the smallest normal number."""
     return (value >= jnp.finfo(value.dtype).tiny) & (value <= jnp.finfo(value.dtype).max)
 
 
-@functools.partial(jax.jit, inline=True)
+@_one_program
 def nonnegative(value: jax.Array) -> jax.Array:
     """Return where ``value`` is finite and at least zero."""
     return (value >= 0) & (value <= jnp.finfo(value.dtype).max)

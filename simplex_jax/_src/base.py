@@ -181,7 +181,9 @@ def current_step(state: State) -> jax.Array:
     except AttributeError:
         kind = type(state).__name__
         raise ValueError(f"state must be one that kernel.init returns; it is {kind}") from None
-    return jnp.ravel(step)[0]
+    if not isinstance(step, jax.core.Tracer):
+        step = np.asarray(step)  # operations on it compile nothing
+    return step.ravel()[0]
 
 
 def chains(

@@ -36,7 +36,8 @@ def check(step_size: StepSize, *, below: float = math.inf, because: str = "") ->
     decay an end value. At step sizes of `below` or more the kernel diverges for any data; `because`
     says why.
     """
-    value = arguments.scalar("step_size", _given("step_size", step_size, jnp.asarray(0, jnp.int32)))
+    first = step_size(jnp.asarray(0, jnp.int32)) if callable(step_size) else step_size
+    value = arguments.scalar("step_size", first)
     if not isinstance(value, jax.core.Tracer) and float(value) >= below:
         raise ValueError(
             f"step_size must be below {below:g}: at step sizes >= {below:g} the chain "

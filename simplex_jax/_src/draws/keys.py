@@ -9,6 +9,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend.random import define_prng_impl, threefry_2x32
 from jax.typing import ArrayLike
@@ -43,6 +44,12 @@ def split(key: jax.Array, number: int = 2) -> tuple[jax.Array, ...]:
 
 def fold_in(key: jax.Array, data: ArrayLike) -> jax.Array:
     """Return `jax.random.fold_in(key, data)`, computed in native code if available."""
+    # Of one type, and so one program.
+    return _fold_in(key, np.uint32(data) if isinstance(data, int) else data)
+
+
+@functools.partial(jax.jit, inline=True)
+def _fold_in(key: jax.Array, data: ArrayLike) -> jax.Array:
     return like(key, jax.random.fold_in(_wrapped(key), data))
 
 

@@ -126,10 +126,8 @@ def calls_of(callbacks: Sequence[Callback]) -> Calls:
 def info_metrics(info: Info) -> dict[str, float]:
     """Return the numbers of an Info by name, such as `atoms.accepted`, averaged over chains."""
     return {
-        # The mean of a single number would be a program.
-        jax.tree_util.keystr(path, simple=True, separator="."): float(
-            np.asarray(leaf).item() if np.size(leaf) == 1 else np.mean(leaf)
-        )
+        # By NumPy: the mean of an array of JAX would be a program.
+        jax.tree_util.keystr(path, simple=True, separator="."): float(np.asarray(leaf).mean())
         for path, leaf in jax.tree.leaves_with_path(info)
     }
 

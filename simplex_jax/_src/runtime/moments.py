@@ -73,7 +73,8 @@ class Moments:
         self.samples = 0
         self._shape, self._sharding = shape, sharding
         self._mean, self._squares = (sharded_rows.zeros(shape, sharding) for _ in range(2))
-        self._within = sharded_rows.zeros(shape, sharding) if conditional else jnp.zeros(())
+        within = (shape, sharding) if conditional else ((), None)
+        self._within = sharded_rows.zeros(*within)
 
     def add(self, value: ArrayLike, variance: ArrayLike = 0.0) -> None:
         """Add a sample: draws, or conditional means with their conditional variances."""

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from simplex_jax._src import arguments, draws
 from simplex_jax._src.corpus.device import Documents
+from simplex_jax._src.draws.keys import fold_in
 from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.proportions import SHARD, cuts, side_by_side, token_ends
 from simplex_jax._src.options import option, options
@@ -136,7 +137,7 @@ class ProportionDraws:
         first = 0
         for documents, rows, last in self._parts:
             part = _draw(
-                jax.random.fold_in(key, first),
+                fold_in(key, first),
                 log_topics,
                 concentrations,
                 documents,
@@ -150,7 +151,7 @@ class ProportionDraws:
 
 def draw_key(seed: int, number: int) -> jax.Array:
     """Return the key of a draw from its number."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), _STREAM), number)
+    return fold_in(fold_in(jax.random.key(seed), _STREAM), number)
 
 
 @jax.jit

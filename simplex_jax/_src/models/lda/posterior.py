@@ -260,8 +260,8 @@ def keep(settings: Options, window: Window, folder: Folder | None) -> Kept:
         arrays = {"topics": sharding.topics_of(state), "alpha": state.alpha, "beta": state.beta}
         arrays = sharded_rows.on_first_device(arrays | {"prevalence": tokens})
         arrays["topics"] = np.exp(arrays["topics"])
-        total = np.asarray(arrays["prevalence"]).sum(axis=-1, keepdims=True)
-        arrays["prevalence"] = arrays["prevalence"] / np.maximum(total, 1)
+        tokens = np.asarray(arrays["prevalence"])
+        arrays["prevalence"] = tokens / np.maximum(tokens.sum(axis=-1, keepdims=True), 1)
         lead = settings.chains == 1
         return {name: np.asarray(array)[None if lead else ...] for name, array in arrays.items()}
 

@@ -24,6 +24,7 @@ from simplex_jax._src import sharded_rows
 from simplex_jax._src.base import State
 from simplex_jax._src.corpus import device, split_tokens
 from simplex_jax._src.corpus.device import DeviceCorpus
+from simplex_jax._src.draws.keys import fold_in
 from simplex_jax._src.evaluate import windows
 from simplex_jax._src.evaluate.coherence import MEASURES, coherence, diversity
 from simplex_jax._src.models.heldout import HeldOut
@@ -169,12 +170,12 @@ class Evaluation(HeldOut):
         predict: Callable[..., jax.Array] = log_predictive,
     ) -> None:
         def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
-            key_event = jax.random.fold_in(key, event.step)
+            key_event = fold_in(key, event.step)
             first = sharded_rows.on_first_device(read(event.state))
             # One chain at a time, without copying a single one: topics may be large.
             each = (jax.tree.map(itemgetter(chain), first) for chain in range(chains))
             parts = [first] if chains == 1 else each
-            keys = [jax.random.fold_in(key_event, chain) for chain in range(chains)]
+            keys = [fold_in(key_event, chain) for chain in range(chains)]
             log_p = [
                 predict(key_chain, topics, alpha, data, engine=engine)
                 for key_chain, (topics, alpha) in zip(keys, parts, strict=True)

@@ -264,11 +264,6 @@ def _lay_out(
     return engines.lay_out(log_topics, engine=engine), bursts
 
 
-@jax.jit
-def _columns(array: jax.Array, places: jax.Array) -> jax.Array:
-    return array[:, places]
-
-
 def _average(
     key: jax.Array,
     likelihood: jax.Array,
@@ -287,12 +282,12 @@ def _average(
     and token, and do not shrink.
     """
     concentrations = np.asarray(alpha, np.float32)
-    lengths, num_topics = np.asarray(documents.lengths), len(concentrations)
+    lengths = np.asarray(documents.lengths)
     means, errors = np.tile(concentrations, (len(lengths), 1)), np.zeros(len(lengths), np.float32)
     rows, waiting = np.arange(len(lengths)), lengths > 0
-    documents = documents._replace(tokens=jnp.tile(documents.tokens, CHAINS))
-    active, labels = _in_chains(documents, rows, waiting), None
-    totals = jnp.zeros((num_topics, len(rows), CHAINS), jnp.float32)
+    tokens = np.tile(np.asarray(documents.tokens), CHAINS)
+    documents = documents._replace(tokens=jax.device_put(tokens))
+    active, labels, totals = _in_chains(documents, rows, waiting), None, None
     done = 0
     while waiting.any():
         # Extend by about half, in calls of a fixed number of sweeps, since each number compiles.
@@ -307,7 +302,8 @@ def _average(
                 bursts=bursts,
             )
             done += times
-        sums, squares = _pooled(np.asarray(totals))
+        on_host = np.asarray(totals)
+        sums, squares = _pooled(on_host)
         # The variance of few chains is uncertain, and documents stop when it looks small: with the
         # upper end of its interval fewer errors are too small.
         variance = squares[waiting] / chdtri(CHAINS - 1, 0.9)  # of the total of a chain
@@ -326,7 +322,8 @@ def _average(
             width //= _FEWER
         places = np.pad(unfinished, (0, width - unfinished.size))
         rows, waiting = rows[places], np.arange(width) < unfinished.size
-        totals, active = _columns(totals, places), _in_chains(documents, rows, waiting)
+        totals = jax.device_put(np.take(on_host, places, axis=1))
+        active = _in_chains(documents, rows, waiting)
     # Row sums have the same order for any number of rows.
     return means / means.sum(axis=1, keepdims=True), errors
 
@@ -374,14 +371,14 @@ def _sweep(
     alpha: jax.Array,
     documents: Documents,
     labels: jax.Array | None,
-    totals: jax.Array,
+    totals: jax.Array | None,
     *,
     times: int,
     burn_in: int,
     engine: str,
     bursts: engines.Bursts | None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Sweep, and add the topic counts of documents after the burn-in to the totals."""
+    """Sweep, and add the topic counts of documents after the burn-in to the totals, if any."""
     result = engines.sweeps(
         key,
         None,
@@ -395,7 +392,8 @@ def _sweep(
         engine=engine,
         bursts=bursts,
     )
-    return result.labels, totals + result.documents.reshape(totals.shape)
+    counts = result.documents.reshape(len(alpha), -1, CHAINS)
+    return result.labels, counts if totals is None else totals + counts
 
 
 def _identities(counts: sp.csr_array) -> np.ndarray:
