@@ -344,6 +344,24 @@ def test_seeded_topics_of_real_texts_hold_their_words():
     assert sum(held(lda.fit(corpus, 20, passes=40).topics)) < 6
 
 
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        ([[0], [2], 1.0], r"^seeds .*list$"),
+        (([2], [0], 1.0), r"^the topics .* 0 to 1; .* 2$"),
+        (([0], [-1], 1.0), r"^the words .* 0 to 3; .* -1$"),
+        (([0.0], [1], 1.0), r"^the topics .*float64 \(1,\)"),
+        ((0, [1], 1.0), r"^the topics .*\(\)"),
+        (([0, 1], [2], 1.0), r"^seeds .*\(2,\), \(1,\) and \(\)"),
+        (([0, 1], [2, 3], [1.0]), r"^seeds .*\(1,\)"),
+        (([0], [2], -1.0), r"^weight .*-1\.0"),
+    ],
+)
+def test_pseudo_counts_that_no_prior_has_are_refused(seeds, message):
+    with pytest.raises(ValueError, match=message):
+        lda.build(TEXT, (2, 4), seeds=seeds)
+
+
 @pytest.mark.slow
 def test_counts_in_the_memory_are_those_of_the_corpus(getkey):
     """Seeds are no tokens: shares of topics, and the evidence of alpha, do not see them."""

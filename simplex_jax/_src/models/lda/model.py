@@ -29,7 +29,7 @@ from simplex_jax._src.models.lda.kernel import (
     Memory,
     State,
 )
-from simplex_jax._src.models.lda.seeds import Seeds
+from simplex_jax._src.models.lda.seeds import Seeds, as_seeds
 from simplex_jax._src.models.topics import data
 from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.concentrations import LEARN, GammaPrior, initial_concentration
@@ -103,7 +103,7 @@ def build(
     beta: ArrayLike | str = BETA,
     alpha_prior: GammaPrior = None,
     beta_prior: GammaPrior = None,
-    seeds: Seeds | None = None,
+    seeds: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
     sampler: str = "scir",
     total: str | None = None,
     counts: str = "memoised",
@@ -132,7 +132,8 @@ def build(
         alpha_prior: Shape and rate of the Gamma prior of a learned alpha, whose first value is the
             prior mean; by default an exponential prior of mean 0.1.
         beta_prior: The same for beta, by default of mean 0.05.
-        seeds: Pseudo-counts added to beta for some words of some topics; not with a learned beta.
+        seeds: Pseudo-counts added to beta for n pairs of a topic and a word, `(topics, words,
+            weight)`: integers [n] twice, and a number or numbers [n]. Not with a learned beta.
         sampler: "scir", "sgrld", "sgrhmc" or "smld".
         total: How samplers of unnormalised weights treat a topic's total weight: "refreshed" draws
             it from its distribution before every step, the default; "carried" keeps it from step to
@@ -191,7 +192,7 @@ def build(
         beta=beta,
         alpha_prior=alpha_prior,
         beta_prior=beta_prior,
-        seeds=seeds,
+        seeds=None if seeds is None else as_seeds(seeds, shape),
         sampler=sampler,
         total=total,
         counts=counts,

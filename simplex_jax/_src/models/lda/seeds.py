@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
+from simplex_jax._src import arguments
 from simplex_jax._src.corpus.corpus import error_at, printable
 from simplex_jax._src.corpus.files import text_lines
 from simplex_jax._src.corpus.vocabulary import columns_of
@@ -41,6 +43,29 @@ class Seeds(NamedTuple):
     def totals(self, num_topics: int) -> jax.Array:
         """Return the pseudo-counts of each topic, [K]."""
         return jnp.zeros(num_topics).at[self.topics].add(self.weight)
+
+
+def as_seeds(seeds: tuple[ArrayLike, ArrayLike, ArrayLike], shape: tuple[int, int]) -> Seeds:
+    """Return topics, words and their pseudo-counts as seeds of topics of a shape, [K, V].
+
+    Raises:
+        ValueError: They are not such a triple, or out of range.
+    """
+    if not isinstance(seeds, tuple) or len(seeds) != 3:
+        raise ValueError(f"seeds must be (topics, words, weight); it is a {type(seeds).__name__}")
+    topics, words = np.asarray(seeds[0]), np.asarray(seeds[1])
+    (weight,) = arguments.nonnegatives(weight=seeds[2])
+    for name, value, size in (("topics", topics, shape[0]), ("words", words, shape[1])):
+        if value.ndim != 1 or not np.issubdtype(value.dtype, np.integer):
+            raise ValueError(
+                f"the {name} of seeds must be integers [n]; they are {value.dtype} {value.shape}"
+            )
+        if (wrong := value[(value < 0) | (value >= size)]).size:
+            raise ValueError(f"the {name} of seeds must be from 0 to {size - 1}; one is {wrong[0]}")
+    if len(topics) != len(words) or weight.shape not in ((), topics.shape):
+        shapes = f"{topics.shape}, {words.shape} and {weight.shape}"
+        raise ValueError(f"seeds must be [n], [n] and a number or [n]; the shapes are {shapes}")
+    return Seeds(topics.astype(np.int32), words.astype(np.int32), weight)
 
 
 class Line(NamedTuple):
