@@ -105,6 +105,8 @@ def sparse_boxplots(
     if categories == 0 or (names is not None and len(names) != categories):
         raise ValueError(f"log_p must be [n, K], with K names; K is {categories}")
     axes = _axes(axes)
+    from matplotlib.ticker import MaxNLocator  # which is there if there are axes
+
     width = 0.8 / len(arrays)
     for number, (name, array) in enumerate(arrays.items()):
         colour = COLOURS[number % len(COLOURS)]
@@ -126,7 +128,7 @@ def sparse_boxplots(
     labels = [str(j) for j in range(categories)] if names is None else names
     axes.set_xticks(range(categories), labels, parse_math=False)
     axes.set(xlim=(-0.6, categories - 0.4), ylabel="probability")
-    axes.locator_params("y", nbins=7, integer=True)
+    axes.yaxis.set_major_locator(MaxNLocator(7, integer=True))
     axes.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
     axes.grid(axis="y", lw=0.5, alpha=0.5)
     if len(arrays) > 1:

@@ -47,7 +47,8 @@ def fit(rows: Any, arguments: Arguments) -> Fit:
             names to columns, of numbers, categories and counts (see `kinds`); or rows in the form
             that `family` expects.
             A memory-mapped table (`np.load(..., mmap_mode="r")`) stays in its file, which must not
-            change meanwhile, if the device is a CPU and that is all of an .npy file of float32.
+            change meanwhile, if the device is a CPU and the table is all of an .npy file of float32
+            or int32.
         {options}
 
     Returns:
