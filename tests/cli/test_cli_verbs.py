@@ -58,7 +58,7 @@ def test_chains_learning_and_samples(run):
         assert np.isfinite(arrays["stability"]).all()
         np.testing.assert_allclose(arrays["topics"].sum(axis=1), 1, rtol=1e-5)
     html = (run / "report.html").read_text()
-    assert "learned, per topic" in html
+    assert "alpha, learned, per" in html
     assert "in 2 chains" in html
 
 

@@ -90,7 +90,8 @@ def run(
         collect: `(state, info) -> pytree` to collect at a step; by default the position.
         thin: Collect the steps after which `state.step` is a multiple of `thin`.
         hooks: Functions of an event, called after every chunk, in order; the run ends after a chunk
-            if one of them returns True. `help(simplex_jax.runtime)` says what an event has.
+            if one of them returns True. `help(simplex_jax.runtime)` says what an event has. A
+            `runtime.Hook` is also called at other times.
         chunk: Hooks are called when `state.step` is a multiple of `chunk`, and at the end.
         sample_every: The hooks' `sample` is called when `state.step` is a multiple of this; by
             default `chunk`.

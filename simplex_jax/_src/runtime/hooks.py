@@ -65,6 +65,23 @@ class Hook:
             the end of a chunk. True ends the run, even in the middle of a chunk.
         finish: `(event)`, called after the last update, unless there was an error.
         close: `()`, called at the end, even after an error.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from simplex_jax import batches, estimators, run, runtime
+        >>> from simplex_jax.samplers import scir
+        >>> class Steps(runtime.Hook):
+        ...     def begin(self):
+        ...         self.seen = []
+        ...     def sample(self, event):
+        ...         self.seen.append(event.step)
+        >>> labels, steps = jnp.array([0, 1, 1, 2]), Steps()
+        >>> kernel = scir.build(estimators.categorical(size=4), alpha=0.1, step_size=0.5)
+        >>> state = kernel.init(jax.random.key(0), jnp.ones(3))
+        >>> _ = run(jax.random.key(1), kernel, state, batches.full(labels), 4, hooks=[steps],
+        ...     sample_every=2)
+        >>> steps.seen
+        [2, 4]
     """
 
     begin: Callable[[], None] | None = None

@@ -187,12 +187,12 @@ def test_coherence_and_stability_where_known(tmp_path):
 
 def test_concentrations(tmp_path):
     html = write(tmp_path / "report.html")
-    assert "given, per word" in html
+    assert "beta, given, per" in html
     assert "<tr><th>each of 6 words</th><td>0.05</td></tr>" in html
     assert "<tr><th>sum</th><td>0.3</td></tr>" in html
     learned = {"alpha": np.array([0.1, 0.5]), "alpha_sd": np.array([0.02, 0.1])}
     html = write(tmp_path / "report.html", **learned)
-    assert "learned, per topic" in html
+    assert "alpha, learned, per" in html
     # A gamma law with mean 0.5 and sd 0.1 has shape 25: 0.323 to 0.714.
     assert '<dd>0.5 <span class="range">(0.32–0.71)</span></dd>' in html
     few = {"alpha": {"rhat": 1.0, "ess": 12.0}, "prevalence 1": {"ess": 12.0}}
