@@ -35,7 +35,7 @@ def test_a_run_ends_with_topics_verdict_and_the_next_commands(run):
     lines = text.splitlines()
     assert [line[5] for line in lines[:2]] == ["*", "*"]
     assert lines[2].startswith("The predictions have")
-    assert lines[3].startswith("Both topics are stable: both chains found them")
+    assert lines[3].startswith("Both topics are stable")
     rest = [line.partition(":")[0] for line in lines[4:]]
     assert rest[-7:-3] == ["report", "this again", "over time", "by group"]
     assert rest[-3:] == ["spreadsheet", "your names", "merge, drop"]

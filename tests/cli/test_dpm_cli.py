@@ -49,8 +49,8 @@ def run(visits, tmp_path_factory):
     assert result.exit_code == 0, result.stderr
     assert "48 rows (6 held out, 1 without an observation)" in result.stderr
     assert "log predictive" in result.stderr
-    assert re.search(r"clusters in a sample: 3 to \d", result.stdout)
-    assert re.search(r"3 clusters in the partition of least expected loss", result.stdout)
+    assert re.search(r"in a sample: 3 to \d", result.stdout)
+    assert "3 clusters in" in result.stdout
     return out
 
 

@@ -237,7 +237,7 @@ def test_in_chromium(tmp_path, width, dark):
     assert f"document {ATTACKS[0]}: " in seen["attack"]
     assert seen["clicked"] == "explore-title"
     assert seen["hash"].startswith("#explore-")
-    assert seen["none"].startswith("No match on this page")
+    assert seen["none"].startswith("No match")
     assert seen["followed"] == "1"
     assert ATTACKS[1] in seen["documents"]
     assert seen["known"] == f"30.0%{ATTACKS[1]}=R"

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import re
 import shutil
 import signal
 import socket
@@ -218,9 +219,7 @@ def perplexities(run):
 def test_errors_name_the_option_or_the_process(stored, tmp_path):
     alone = CliRunner().invoke(main, ["lda", str(stored), "--process", "3"])
     assert alone.exit_code == 2
-    assert alone.stderr.endswith(
-        "Error: coordinator, processes and process go together: give all three, or none\n"
-    )
+    assert "Error: coordinator, processes and process" in alone.stderr
     out = tmp_path / "run"
     ends = several.finish(several.start(2, "lda", stored, "--out", out, "--batch-size", 33))
     assert [status for status, _ in ends] == [1, 1]
@@ -236,7 +235,7 @@ def test_processes_with_other_options_or_data_are_told_apart(stored, tmp_path):
     for number, (status, said) in enumerate(several.finish(begun)):
         assert status == 1
         (line,) = said.splitlines()[-1:]
-        assert line.startswith(f"simplex-jax: process {number}: error: the processes of a run need")
+        assert line.startswith(f"simplex-jax: process {number}: error: ")
         assert "those of process 1" in line
     assert "num_topics is 4 here and 5 in process 0" in line
     assert not out.exists()
@@ -248,14 +247,12 @@ def test_a_port_in_use_and_a_missing_process_are_one_line_each(stored, tmp_path,
         place = ["--coordinator", f"localhost:{port}", "--processes", 2, "--process", 0]
         done = CliRunner().invoke(main, list(map(str, ["lda", stored, *place])))
     assert done.exit_code == 1
-    assert done.stderr.startswith(
-        f"simplex-jax: error: process 0 cannot listen at port {port} of this machine (Address"
-    )
+    assert done.stderr.startswith("simplex-jax: error: process 0 ")
+    assert re.search(rf"port {port} .*\(Address", done.stderr)
     monkeypatch.setattr(processes, "_PATIENCE", 0.5)
     place[-1] = 1
     done = CliRunner().invoke(main, list(map(str, ["lda", stored, *place])))
     assert done.exit_code == 1
-    assert done.stderr.startswith(
-        f"simplex-jax: error: process 0 has not answered at localhost:{port} for 0.5 s"
-    )
+    assert done.stderr.startswith("simplex-jax: error: process 0 ")
+    assert f"localhost:{port} for 0.5 s" in done.stderr
     assert len(done.stderr.splitlines()) == 1
