@@ -219,7 +219,7 @@ def perplexities(run):
 def test_errors_name_the_option_or_the_process(stored, tmp_path):
     alone = CliRunner().invoke(main, ["lda", str(stored), "--process", "3"])
     assert alone.exit_code == 2
-    assert "Error: coordinator, processes and process" in alone.stderr
+    assert "Error: coordinator, processes and" in alone.stderr
     out = tmp_path / "run"
     ends = several.finish(several.start(2, "lda", stored, "--out", out, "--batch-size", 33))
     assert [status for status, _ in ends] == [1, 1]
