@@ -92,6 +92,7 @@ class _Partners(NamedTuple):
     by_ratio: jax.Array  # [C]
     # of both clusters to their union, but for alpha; meaningless where the probabilities are 0
     log_apart: jax.Array  # [C]
+    log_beta: jax.Array  # what their sizes alone contribute to it, [C]
 
     def log_p(self, one: jax.Array) -> jax.Array:
         """Return the log probability of a partner."""
@@ -145,54 +146,62 @@ def propose(
     anchor = jax.random.randint(key_first, (), 0, n)
     first = labels[anchor]
     split = jax.random.bernoulli(key_kind)
-    # A split needs the partners afterwards instead.
-    partners = lax.cond(
-        split,
-        lambda: _Partners(*jnp.zeros((3, capacity), alpha.dtype)),
-        lambda: _find_partners(family, statistics, occupancy, first),
-    )
-    partner = _draw_partner(key_partner, partners, labels, first)
-    second = jnp.where(split, first, partner)
-    # A cluster of one row cannot be split, and a single cluster has no partner.
-    possible = jnp.where(split, occupancy[first] > 1, partner != first)
-    members = _find_members(key_second, labels, anchor, second)
-    present = (labels == second).astype(jnp.int32)
+    empty = jnp.argmin(occupancy > 0).astype(labels.dtype)
 
-    def launch(i: jax.Array, groups: _Groups) -> _Groups:
-        sizes = jnp.where(blind, 1, groups.sizes).astype(jnp.result_type(float))
-        log_shares = draws.log_dirichlet(jax.random.fold_in(key_shares, i), sizes)
-        atoms = draw_atoms(family, jax.random.fold_in(key_atoms, i), groups.statistics)
-        # For a merge, the last round scores the present groups instead of drawing.
-        drawn = split | (i < rounds)
-        key = jax.random.fold_in(key_sides, i)
-        return _choose(key, family, rows, members, atoms, log_shares, present, drawn, blind)
+    def launch(partners: _Partners) -> tuple:
+        second = jnp.where(split, first, _draw_partner(key_partner, partners, labels, first))
+        members = _find_members(key_second, labels, anchor, second)
+        present = (labels == second).astype(jnp.int32)
 
-    start = _Groups(
+        def turn(i: jax.Array, groups: _Groups) -> _Groups:
+            sizes = jnp.where(blind, 1, groups.sizes).astype(jnp.result_type(float))
+            log_shares = draws.log_dirichlet(jax.random.fold_in(key_shares, i), sizes)
+            atoms = draw_atoms(family, jax.random.fold_in(key_atoms, i), groups.statistics)
+            # For a merge, the last round scores the present groups instead of drawing.
+            drawn = split | (i < rounds)
+            key = jax.random.fold_in(key_sides, i)
+            return _choose(key, family, rows, members, atoms, log_shares, present, drawn, blind)
+
+        start = _Groups(
+            jnp.full(n, 2, jnp.int32),
+            family.statistics(family_rows.take(rows, members.anchors), jnp.arange(2), 2),
+            jnp.ones(2, jnp.int32),
+            jnp.zeros((), jnp.result_type(float)),
+        )
+        groups = lax.fori_loop(0, rounds + 1, turn, start)
+        return partners, second, groups, _after_split(statistics, occupancy, groups, first, empty)
+
+    def find(i: jax.Array, now: tuple) -> tuple:
+        partners, second, groups, (sums, sizes) = now
+        partners = lax.cond(
+            split == (i > 0), lambda: _find_partners(family, sums, sizes, first), lambda: partners
+        )
+        keep = partners, second, groups, (sums, sizes)
+        return lax.cond(i > 0, lambda: keep, lambda: launch(partners))
+
+    # A merge needs the partners before the launch, a split those after it: a loop of two, so that
+    # what finds them is compiled once.
+    no_groups = _Groups(
         jnp.full(n, 2, jnp.int32),
-        family.statistics(family_rows.take(rows, members.anchors), jnp.arange(2), 2),
-        jnp.ones(2, jnp.int32),
+        jax.tree.map(lambda leaf: jnp.zeros((2, *leaf.shape[1:]), leaf.dtype), statistics),
+        jnp.zeros(2, jnp.int32),
         jnp.zeros((), jnp.result_type(float)),
     )
-    groups = lax.fori_loop(0, rounds + 1, launch, start)
-    empty = jnp.argmin(occupancy > 0).astype(labels.dtype)
+    no_partners = _Partners(*jnp.zeros((4, capacity), alpha.dtype))
+    start = no_partners, first, no_groups, (statistics, occupancy)
+    partners, second, groups, _ = lax.fori_loop(0, 2, find, start)
+    # A cluster of one row cannot be split, and a single cluster has no partner.
+    possible = jnp.where(split, occupancy[first] > 1, second != first)
     full = possible & split & jnp.all(occupancy > 0)
-
-    def after_split() -> tuple[jax.Array, jax.Array]:
-        after = _partners_after(family, statistics, occupancy, groups, first, empty)
-        return after.log_p(empty), after.log_apart[empty]
-
-    log_partner, log_apart = lax.cond(
-        split, after_split, lambda: (partners.log_p(second), partners.log_apart[second])
-    )
+    # The stick of the second group after a split, or before a merge.
+    other = jnp.where(split, empty, second)
     sizes = groups.sizes.astype(alpha.dtype)
-    log_anchors = log_partner + jnp.log((jnp.sum(sizes) - 1) / sizes[1])
-    log_q = jnp.where(blind, _log_beta(sizes[0], sizes[1]), groups.log_q)
-    log_split = jnp.log(alpha) + log_apart + log_anchors - log_q
+    log_anchors = partners.log_p(other) + jnp.log((jnp.sum(sizes) - 1) / sizes[1])
+    log_q = jnp.where(blind, partners.log_beta[other], groups.log_q)
+    log_split = jnp.log(alpha) + partners.log_apart[other] + log_anchors - log_q
     log_ratio = jnp.where(split, log_split, -log_split)
     chance = jax.random.uniform(key_accept, (), log_ratio.dtype)
     accepted = (jnp.log(chance) < log_ratio) & possible & ~full
-    # The stick of the second group after a split, or before a merge.
-    other = jnp.where(split, empty, second)
     targets = jnp.stack([first, jnp.where(split, other, first), labels.dtype.type(capacity)])
     moved = jnp.where(groups.sides < 2, targets[groups.sides], labels)
     sums = jax.tree.map(
@@ -247,7 +256,8 @@ def _find_partners(
     alone, together = lax.fori_loop(0, -(-number // block), of_block, none)
     others = (occupancy > 0) & (jnp.arange(capacity) != first)
     sizes = jnp.maximum(occupancy, 1).astype(alone.dtype)
-    log_apart = _log_beta(sizes, sizes[first]) + (alone - together)
+    log_beta = _log_beta(sizes, sizes[first])
+    log_apart = log_beta + (alone - together)
     by_size = jnp.where(others, sizes, 0)
     by_size = by_size / jnp.maximum(jnp.sum(by_size), 1)
     logits = -log_apart / 2
@@ -257,7 +267,7 @@ def _find_partners(
     weights = jnp.where(weights < _LEAST, 0, weights)
     total = jnp.sum(weights)
     by_ratio = jnp.where(total > 0, weights / jnp.maximum(total, _LEAST), by_size)
-    return _Partners(by_size, by_ratio, log_apart)
+    return _Partners(by_size, by_ratio, log_apart, log_beta)
 
 
 def _log_beta(one: jax.Array, other: jax.Array) -> jax.Array:
@@ -288,22 +298,17 @@ def _row_of_rank(counted: jax.Array, rank: jax.Array) -> jax.Array:
     return jnp.minimum(jnp.sum(counted <= rank, dtype=jnp.int32), counted.shape[0] - 1)
 
 
-def _partners_after(
-    family: Family,
-    statistics: PyTree,
-    occupancy: jax.Array,
-    groups: _Groups,
-    first: jax.Array,
-    empty: jax.Array,
-) -> _Partners:
-    """Return the merge partners of `first` after a split that puts the second group at `empty`."""
+def _after_split(
+    statistics: PyTree, occupancy: jax.Array, groups: _Groups, first: jax.Array, empty: jax.Array
+) -> tuple[PyTree, jax.Array]:
+    """Return statistics and occupancy after a split that puts the second group at `empty`."""
     both = jnp.stack([first, empty])
     apart, sizes = jax.tree.map(
         lambda leaf, new: leaf.at[both].set(new.astype(leaf.dtype)),
         (statistics, occupancy),
         (groups.statistics, groups.sizes),
     )
-    return _find_partners(family, apart, sizes, first)
+    return apart, sizes
 
 
 def _find_members(

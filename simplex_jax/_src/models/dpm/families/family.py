@@ -513,10 +513,7 @@ def sums(
         values = features(some)
         # A NaN must affect only the sums of its own cluster.
         peak = jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0), axis=0)
-        # An exact power of two; exp2 may be inexact in compiled code, and subnormal ones are 0.
-        least = int(jnp.finfo(peak.dtype).minexp)
-        exponent = jnp.maximum(jnp.frexp(peak)[1] - _GRID_BITS, least)
-        grid = jnp.ldexp(jnp.ones_like(peak), exponent)
+        grid = _power_of_two(peak)
         coarse = jnp.round(values / grid) * grid
         added = by_label(coarse, where)
         new = total + added
@@ -530,6 +527,18 @@ def sums(
     parts = rows.reshape(pieces, piece, p), labels.reshape(pieces, piece)
     total, lost = lax.scan(add, (none, none), parts)[0]
     return total + lost
+
+
+def _power_of_two(peak: jax.Array) -> jax.Array:
+    """Return the grid for features of at most `peak`, at least 0: exact powers of two.
+
+    By the bits of the exponent: `exp2` may be inexact in compiled code, and `frexp` and `ldexp` are
+    far longer programs. The least power is the smallest normal number.
+    """
+    mantissa = jnp.finfo(peak.dtype).nmant
+    bits = lax.bitcast_convert_type(peak, jnp.dtype(f"int{8 * peak.dtype.itemsize}"))
+    exponent = jnp.maximum((bits >> mantissa) + 1 - _GRID_BITS, 1)
+    return lax.bitcast_convert_type(exponent << mantissa, peak.dtype)
 
 
 def counts(present: jax.Array, labels: jax.Array, num_clusters: int) -> jax.Array:
