@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
@@ -13,6 +14,8 @@ from simplex_jax._src.base import bind
 
 Schedule: TypeAlias = Callable[[jax.Array], ArrayLike]
 StepSize: TypeAlias = float | jax.Array | Schedule
+
+_FIRST: Any = np.int32(0)  # step; not an array of JAX, whose operations would compile programs
 
 
 def evaluate(step_size: StepSize, step: jax.Array) -> jax.Array:
@@ -36,8 +39,7 @@ def check(step_size: StepSize, *, below: float = math.inf, because: str = "") ->
     decay an end value. At step sizes of `below` or more the kernel diverges for any data; `because`
     says why.
     """
-    first = step_size(jnp.asarray(0, jnp.int32)) if callable(step_size) else step_size
-    value = arguments.scalar("step_size", first)
+    value = arguments.scalar("step_size", _given("step_size", step_size, _FIRST))
     if not isinstance(value, jax.core.Tracer) and float(value) >= below:
         raise ValueError(
             f"step_size must be below {below:g}: at step sizes >= {below:g} the chain "
@@ -83,13 +85,13 @@ def polynomial_decay(initial: float, tau: float, kappa: float) -> Schedule:
     return bind(_polynomial_decay, initial, tau, kappa)
 
 
-def _polynomial_decay(initial: float, tau: float, kappa: float, step: ArrayLike) -> jax.Array:
-    return initial * (1 + jnp.asarray(step) / tau) ** -kappa
+def _polynomial_decay(initial: float, tau: float, kappa: float, step: jax.Array) -> ArrayLike:
+    return initial * (1 + step / tau) ** -kappa
 
 
 def check_share(step_size: StepSize, name: str = "step_size") -> None:
     """Raise a ValueError unless a step size, or a schedule's first, is above 0 and at most 1."""
-    value = _given(name, step_size, jnp.asarray(0, jnp.int32))
+    value = _given(name, step_size, _FIRST)
     if value.ndim:
         raise ValueError(f"{name} must be a scalar; its shape is {value.shape}")
     share = arguments.positive(value) & (value <= 1)

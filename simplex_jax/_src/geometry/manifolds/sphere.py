@@ -1,5 +1,7 @@
 """The unit sphere, where geodesics are great circles."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -83,6 +85,7 @@ def retract(x: jax.Array) -> jax.Array:
     return x / jnp.sqrt(jnp.sum(x**2, axis=-1, keepdims=True))
 
 
+@functools.partial(jax.jit, inline=True)  # one program
 def error(x: jax.Array) -> jax.Array:
     """Return how far the norms are from 1."""
     return jnp.max(jnp.abs(norm(x) - 1))

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from simplex_jax._src.arguments import as_number
 from simplex_jax._src.base import Kernel, PyTree
 from simplex_jax._src.corpus.frames import reads_as_number
-from simplex_jax._src.draws.keys import split
+from simplex_jax._src.draws.keys import fold_in, split
 from simplex_jax._src.evaluate import diagnostics
 from simplex_jax._src.evaluate import partitions as point_partitions
 from simplex_jax._src.evaluate.diagnostics import LARGE_RHAT, few_samples
@@ -435,15 +435,15 @@ def _like(kernel: Kernel, rows: Any, settings: Options) -> State:
     return like
 
 
-def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> jax.Array:
+def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> np.ndarray:
     """Return the initial labels of each chain, int32 [chains, N]."""
-    keys = [jax.random.fold_in(key, chain) for chain in range(settings.chains)]
+    keys = [fold_in(key, chain) for chain in range(settings.chains)]
     if settings.initial_clusters is None:
         most = most_clusters(family_rows.size(rows), settings)
         labels: list[ArrayLike] = []
         for key in keys:
             found = starts.predictive_labels(key, family, rows, most)
-            together = starts.merged(jax.random.fold_in(key, 1), family, rows, found)
+            together = starts.merged(fold_in(key, 1), family, rows, found)
             labels.append(_numbered(together))
     else:
         numbers = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
@@ -451,7 +451,7 @@ def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> jax.
             model.random_labels(key, rows, number)
             for key, number in zip(keys, numbers, strict=True)
         ]
-    return jnp.stack(labels)
+    return np.stack([np.asarray(one) for one in labels]).astype(np.int32)
 
 
 def _numbered(labels: ArrayLike) -> np.ndarray:

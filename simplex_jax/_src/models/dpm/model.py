@@ -32,10 +32,11 @@ Labels are indices of sticks and have no meaning by themselves; only the partiti
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
@@ -640,7 +641,8 @@ def _init(model: Model, key: jax.Array, labels: ArrayLike) -> State:
             f"labels must be integers {' or '.join(str(list(s)) for s in shapes)}; they are "
             f"{labels.dtype} {list(labels.shape)}"
         )
-    within = (labels >= 0) & (labels < model.capacity)
+    known: Any = labels if isinstance(labels, jax.core.Tracer) else np.asarray(labels)
+    within = (known >= 0) & (known < model.capacity)
     arguments.require("labels", labels, within, f"in 0..{model.capacity - 1} (capacity)")
     # A state may be donated to jitted code, and must not share arrays with the caller.
     return init_chains(model, key, jnp.array(labels, jnp.int32, copy=True))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from simplex_jax._src import arguments, draws
@@ -72,7 +73,7 @@ class State(NamedTuple):
 
         For `run(..., grow=State.grown)`; chains grow together.
         """
-        capacity, needed = self.occupancy.shape[-1], int(jnp.max(self.needed))
+        capacity, needed = self.occupancy.shape[-1], int(np.asarray(self.needed).max())
         return None if needed <= capacity else grow(self, growth.doubled(capacity, needed))
 
 

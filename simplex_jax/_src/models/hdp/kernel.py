@@ -39,6 +39,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
@@ -120,7 +121,7 @@ def grown(state: State) -> State | None:
 
     For `run(..., grow=grown)`; chains grow together.
     """
-    capacity, needed = state.counts.shape[-2], int(jnp.max(state.needed))
+    capacity, needed = state.counts.shape[-2], int(np.asarray(state.needed).max())
     if needed <= capacity:
         return None
     larger = growth.by_quarters(capacity, check_capacity(needed))

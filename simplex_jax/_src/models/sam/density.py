@@ -69,8 +69,8 @@ def estimate(
     topics = arguments.as_float("topics", topics)
     if topics.ndim != 2:
         raise ValueError(f"topics must be unit rows [K, V]; their shape is {topics.shape}")
-    lengths = jnp.linalg.norm(topics, axis=1)
-    arguments.require("the lengths of topics", lengths, jnp.abs(lengths - 1) <= 1e-3, "1")
+    lengths, unit = joint.lengths(topics)
+    arguments.require("the lengths of topics", lengths, unit, "1")
     joint.check_words(documents, topics.shape[1])
     fit, ess = _log_means(key, topics, documents, *numbers, samples, method)
     # In float64: log c_V is so large that float32 would lose the fraction of the sum.

@@ -16,6 +16,7 @@ from simplex_jax._src.base import Kernel, State
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import vectors as unit
 from simplex_jax._src.corpus.vectors import UnitVectors
+from simplex_jax._src.draws.keys import fold_in, split
 from simplex_jax._src.evaluate import matching
 from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.diagnostics import few_samples, finite
@@ -101,13 +102,13 @@ def transform(
             f"the documents have {table.shape[1]} words and the topics {directions.shape[1]}: "
             "give documents over the vocabulary of the topics"
         )
-    key = jax.random.fold_in(jax.random.key(arguments.seed(seed)), _STREAM)
+    key = fold_in(jax.random.key(arguments.seed(seed)), _STREAM)
     width = min(shard, table.shape[0])
     parts = []
     for number, first in enumerate(range(0, table.shape[0], shard)):
         part = table[first : first + shard]
         target = padded_target(directions, part, alpha, kappa1, width)
-        proportions = means(jax.random.fold_in(key, number), target, _BURN_IN, samples)
+        proportions = means(fold_in(key, number), target, _BURN_IN, samples)
         parts.append(np.asarray(proportions[: part.shape[0]]))
     return np.concatenate(parts)
 
@@ -172,12 +173,11 @@ def gather_moments(
 
     def sample(event: Event) -> gathering.Sample:
         state = read_samples(event, chains)
-        at = jax.random.fold_in(key, event.step)
+        at = fold_in(key, event.step)
         parts = zip(state["topics"], state["alpha"], state["kappa1"], strict=True)
         targets = [padded_target(b, some, alpha, kappa1, len(rows)) for b, alpha, kappa1 in parts]
         drawn = [
-            means(jax.random.fold_in(at, i), target, _SAMPLED_BURN_IN, 1)
-            for i, target in enumerate(targets)
+            means(fold_in(at, i), target, _SAMPLED_BURN_IN, 1) for i, target in enumerate(targets)
         ]
         proportions = np.stack([np.asarray(one).mean(axis=0) for one in drawn])
         scalars = {name: state[name] for name in CONCENTRATIONS}
@@ -217,10 +217,10 @@ def measure_heldout(table: sp.csr_array, key: jax.Array, settings: Options) -> H
     documents = joint.to_device(table)
 
     def measure(event: Event) -> tuple[list[np.ndarray], dict[str, float]]:
-        state, key_event = read_samples(event, settings.chains), jax.random.fold_in(key, event.step)
+        state, key_event = read_samples(event, settings.chains), fold_in(key, event.step)
         estimates = [
             density.estimate(
-                jax.random.fold_in(key_event, chain),
+                fold_in(key_event, chain),
                 state["topics"][chain],
                 documents,
                 float(state["alpha"][chain]),
@@ -350,7 +350,7 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     """Return the run of a plan, ready for training."""
     settings: Options = plan.settings
     table = plan.train.vectors.values
-    key_init, key_run, key_evaluate, key_gather = jax.random.split(jax.random.key(settings.seed), 4)
+    key_init, key_run, key_evaluate, key_gather = split(jax.random.key(settings.seed), 4)
     measures: dict[str, Any] = {}
     if plan.heldout is not None:
         data = check_directions(as_trained(plan.heldout, plan, "heldout"), "heldout")
@@ -395,8 +395,8 @@ def _build(key: jax.Array, table: sp.csr_array, settings: Options) -> tuple[Kern
         friction=settings.friction,
         inertia=inertia,
     )
-    key_topics, key_state = jax.random.split(key)
-    keys = jax.random.split(key_topics, settings.chains)
+    key_topics, key_state = split(key)
+    keys = split(key_topics, settings.chains)
     topics = jnp.stack(
         [
             variational.start(one, documents, hyper, settings.num_topics, settings.start)

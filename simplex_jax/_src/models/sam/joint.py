@@ -227,9 +227,16 @@ def hyperparameters(
     }
     if direction.ndim != 1 or direction.shape[0] < 2:
         raise ValueError(f"mean must be one vector [V]; its shape is {direction.shape}")
-    length = jnp.linalg.norm(direction)
-    arguments.require("the length of mean", length, jnp.abs(length - 1) <= 1e-3, "1")
+    length, unit = lengths(direction)
+    arguments.require("the length of mean", length, unit, "1")
     return Hyperparameters(mean=direction / length, **checked)
+
+
+@jax.jit  # one program
+def lengths(directions: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the lengths of vectors [..., V], and whether each is 1 but for rounding."""
+    length = jnp.linalg.norm(directions, axis=-1)
+    return length, jnp.abs(length - 1) <= 1e-3
 
 
 def check_shape(

@@ -14,6 +14,7 @@ from jax.scipy.special import gammaln
 from simplex_jax._src import arguments, schedules
 from simplex_jax._src.base import Kernel, bind
 from simplex_jax._src.batches import Stream
+from simplex_jax._src.draws.keys import split
 from simplex_jax._src.geometry import von_mises_fisher as vmf
 from simplex_jax._src.geometry.digamma import digamma
 from simplex_jax._src.models.sam import joint, model
@@ -509,7 +510,7 @@ def start(
     converge. "variational" continues with `UPDATES` updates of variational inference, each with all
     documents or `BATCH` of them, which takes a few passes and shortens the burn-in.
     """
-    key_start, key_init, key_run = jax.random.split(key, 3)
+    key_start, key_init, key_run = split(key, 3)
     first = model.start(key_start, hyper, count)
     if method == "prior":
         return first
