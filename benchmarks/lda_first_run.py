@@ -2,6 +2,7 @@
 
     python benchmarks/lda_first_run.py [--chains 14] [--longer 10] [--keep FILE]
     python benchmarks/lda_first_run.py --corpus ap
+    python benchmarks/lda_first_run.py --corpus wikipedia --documents 3000 --chains 0
 
 Chains of the length of `simplex-jax lda` on the embedded corpus, or another one, of which every
 two, or four drawn at random, stand for the chains of a run, and ten others for other runs. Printed
@@ -103,6 +104,7 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=14, help="0: none")
     parser.add_argument("--passes", type=int, help="of the chains; by default those of the run")
     parser.add_argument("--longer", type=int, default=10, help="0: no longer run")
+    parser.add_argument("--documents", type=int, help="only the first ones")
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--seed", type=int, default=300, help="of the first chain")
@@ -116,7 +118,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=SHARED / "data")
     arguments = parser.parse_args()
     named = arguments.corpus, arguments.peers, arguments.data
-    documents = lda_corpora.training_counts(*named)
+    documents = lda_corpora.training_counts(*named)[: arguments.documents]
     held = documents.shape[0] // 10
     result: dict[str, Any] = {}
     passes = arguments.passes
