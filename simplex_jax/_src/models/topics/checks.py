@@ -13,7 +13,7 @@ _RISE = 0.02
 _MANY_EMPTY = 0.05
 """Least fraction of documents without a word at which the reading is to be checked."""
 
-_MOST_SLOW = 0.01
+_MOST_SLOW = 0.05
 """Fraction of the documents whose proportions may exceed the error that the settings allow."""
 
 
