@@ -72,13 +72,14 @@ class Gathered:
     def save(self) -> dict[str, Any]:
         """Return moments and traces."""
         moments = {name: moments.save() for name, moments in self.moments.items()}
-        return {"moments": moments, "traces": self._traces}
+        # One array for each name: hundreds of small ones take seconds to write and check.
+        return {"moments": moments, "traces": self.traces()}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Restore moments and traces."""
         for name, moments in self.moments.items():
             moments.load(saved["moments"][name])
-        self._traces = saved["traces"]
+        self._traces = {name: list(trace) for name, trace in saved["traces"].items()}
 
 
 class Posterior(Hook):
