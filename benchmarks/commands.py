@@ -8,6 +8,7 @@ the first has left there. "seconds" is by the clock, "processor_seconds" that of
 """
 
 import argparse
+import compileall
 import json
 import os
 import resource
@@ -20,6 +21,8 @@ from typing import Any
 
 import kept
 import numpy as np
+
+import simplex_jax
 
 ROWS, CLUSTERS, COLUMNS = 5000, 6, 5
 COMMANDS = {
@@ -53,6 +56,7 @@ def measure(command: list[str], out: Path, caches: Path) -> dict[str, float]:
     """Run a command, and return its seconds."""
     environment = {name: x for name, x in os.environ.items() if not name.startswith("JAX_")}
     environment |= {"XDG_CACHE_HOME": str(caches)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
     seconds = time.perf_counter() - started
@@ -89,6 +93,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=COMMANDS, default=list(COMMANDS))
     parser.add_argument("--keep", type=Path)
     given = parser.parse_args()
+    # As after an installation, which compiles the modules: it takes a second otherwise.
+    compileall.compile_dir(Path(simplex_jax.__file__).parent, quiet=1)
     rows = []
     for name in given.only:
         with tempfile.TemporaryDirectory() as place:
