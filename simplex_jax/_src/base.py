@@ -50,10 +50,10 @@ class Kernel(NamedTuple):
     update: Update
 
     def __repr__(self) -> str:
-        return f"Kernel({_described(self.update)})"
+        return f"Kernel({_describe(self.update)})"
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     """Return a function as a call with what it binds; of arrays the shape, of records the type."""
     function = value
     bound: list[Any] = []
@@ -63,15 +63,15 @@ def _described(value: Any) -> str:
         bound, named = [*function.args, *bound], {**function.keywords, **named}
         function = function.func
     if function is move:
-        return _described(bound[0])
+        return _describe(bound[0])
     if hasattr(function, "__qualname__"):
-        parts = [*map(_described, bound), *(f"{key}={_described(named[key])}" for key in named)]
+        parts = [*map(_describe, bound), *(f"{key}={_describe(named[key])}" for key in named)]
         name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
         return f"{name}({', '.join(parts)})" if parts else name
     if isinstance(value, jax.Array | np.ndarray):
         return f"{value.dtype}{list(value.shape)}" if value.shape else str(value)
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key!r}: {_described(value[key])}' for key in value)}}}"
+        return f"{{{', '.join(f'{key!r}: {_describe(value[key])}' for key in value)}}}"
     plain = isinstance(value, Kernel | bool | int | float | str | None)
     return repr(value) if plain else f"{type(value).__name__}(...)"
 
