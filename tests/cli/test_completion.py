@@ -43,10 +43,7 @@ def completed(words):
             "simplex-jax lda ",
             [
                 "file,",
-                *(
-                    f"plain,{name}"
-                    for name in (*COMMON, "effects", "correlate", "edit", "export", "store")
-                ),
+                *(f"plain,{name}" for name in (*COMMON, "effects", "correlate", "edit", "store")),
             ],
         ),
         ("simplex-jax hdp ", ["file,", *(f"plain,{name}" for name in (*COMMON, "edit"))]),

@@ -19,7 +19,8 @@ from simplex_jax._src.models.dpm import families, split_merge
 
 pytestmark = pytest.mark.slow
 
-CHAINS, MOVES, CAPACITY, ALPHA = 20_000, 4, 5, 1.3
+CHAINS, MOVES, CAPACITY, ALPHA = 20_000, 6, 5, 1.3
+MANY = 5.0  # a concentration with more clusters, so that several cells are moved at once
 
 
 def all_partitions(n):
@@ -60,7 +61,7 @@ def mixed():
 CASES = {"multinomial": multinomial, "gaussian": gaussian, "mixed": mixed}
 
 
-def exact_posterior(family, rows, every):
+def exact_posterior(family, rows, every, alpha):
     """Probabilities of all partitions; the evidence of a family is tested elsewhere."""
     n = every.shape[1]
     subsets = [s for k in range(1, n + 1) for s in itertools.combinations(range(n), k)]
@@ -72,7 +73,7 @@ def exact_posterior(family, rows, every):
     log_p = []
     for z in every:
         clusters = [tuple(np.flatnonzero(z == k)) for k in range(z.max() + 1)]
-        log_p.append(sum(np.log(ALPHA) + special.gammaln(len(c)) + log_f[c] for c in clusters))
+        log_p.append(sum(np.log(alpha) + special.gammaln(len(c)) + log_f[c] for c in clusters))
     return special.softmax(log_p)
 
 
@@ -82,7 +83,7 @@ def run_moves(key, family, rows, labels, alpha, rounds):
     def one_chain(key, labels):
         def move(state, key):
             result = split_merge.propose(key, family, rows, *state, alpha, rounds=rounds)
-            return result[:3], (result.accepted, result.needed)
+            return result[:3], (result.proposed, result.accepted, result.needed)
 
         occupancy = jnp.zeros(CAPACITY, jnp.int32).at[labels].add(1)
         start = labels, family.statistics(rows, labels, CAPACITY), occupancy
@@ -95,17 +96,21 @@ def run_moves(key, family, rows, labels, alpha, rounds):
 compiled = jax.jit(run_moves, static_argnums=5)
 
 
-def p_values(name, seed, key, run=compiled, change=lambda family: family, alpha=ALPHA, rounds=1):
+def p_values(
+    name, seed, key, run=compiled, change=lambda family: family, alpha=ALPHA, rounds=1, target=ALPHA
+):
     """Compare partitions after the moves with their posterior."""
     rng = np.random.default_rng(seed)
     family, rows = CASES[name]()
     every = all_partitions(5)
-    exact = exact_posterior(family, rows, every)
+    exact = exact_posterior(family, rows, every, target)
     start = every[rng.choice(len(every), CHAINS, p=exact)]
     # The sticks that clusters are at mean nothing.
     start = np.argsort(rng.random((CHAINS, CAPACITY)), axis=1)[np.arange(CHAINS)[:, None], start]
-    labels, (accepted, needed) = run(key, change(family), rows, jnp.asarray(start), alpha, rounds)
-    assert 0.05 < accepted.mean() < 0.95
+    labels, (proposed, accepted, needed) = run(
+        key, change(family), rows, jnp.asarray(start), alpha, rounds
+    )
+    assert 0.05 < accepted.sum() / proposed.sum() < 0.95
     assert (needed == 0).all()
     same = np.asarray(labels)[:, :, None] == np.asarray(labels)[:, None, :]
     first = np.argmax(same, axis=2)
@@ -134,6 +139,11 @@ def test_any_launch_will_do(seed, getkey) -> None:
     other = families.multinomial(2, np.array([3.0, 0.4]))
     change = partial(families.Family._replace, draw=other.draw)
     assert not checks.family(p_values("multinomial", seed, getkey(), change=change))
+
+
+def test_several_cells_at_once_keep_the_posterior(seed, getkey) -> None:
+    p = p_values("multinomial", seed, getkey(), alpha=MANY, target=MANY)
+    assert not checks.family(p)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -175,7 +185,8 @@ def test_wrong_statistics_of_a_table_are_rejected(wrong, seed, getkey) -> None:
 
 def without_log_q(choose):
     def chosen(*arguments):
-        return choose(*arguments)._replace(log_q=jnp.zeros(()))
+        result = choose(*arguments)
+        return result._replace(log_q=0 * result.log_q)
 
     return chosen
 
@@ -183,45 +194,42 @@ def without_log_q(choose):
 def with_the_anchors(choose):
     """As if the anchors had been drawn too."""
 
-    def chosen(key, family, rows, members, *rest):
-        result = choose(key, family, rows, members, *rest)
+    def chosen(*arguments):
+        result = choose(*arguments)
         return result._replace(log_q=result.log_q - jnp.log(2.0))
 
     return chosen
 
 
-def by_size_alone(find):
-    """As if the partner had been drawn by its size."""
-
-    def result(*arguments):
-        partners = find(*arguments)
-        return partners._replace(by_ratio=partners.by_size)
-
-    return result
-
-
 def drawn_otherwise(draw):
-    """Partners by their sizes alone, that are said to be drawn by the ratio as well."""
+    """Second anchors by chance alone, that are said to be drawn by the density as well."""
 
-    def drawn(key, partners, labels, first):
-        return draw(key, partners._replace(by_ratio=partners.by_size), labels, first)
+    def drawn(key, weights, labels, width):
+        cells = draw(key, (weights[0], weights[0]), labels, width)
+        columns = jnp.minimum(cells.first, width - 1)
+        return cells._replace(weight=(weights[0] + weights[1])[cells.places[:, 1], columns])
 
     return drawn
 
 
-def without_partner(partners):
-    class Uncounted(partners):
-        def log_p(self, one):
-            return jnp.zeros(())
+def anchor_not_counted(draw):
+    return lambda *arguments: draw(*arguments)._replace(weight=jnp.float32(2))
 
-    return Uncounted
+
+def with_overlaps(moved):
+    return lambda place, target, split, active: split | ~active[target]
+
+
+def with_active_seconds(moved):
+    return lambda place, target, split, active: moved(place, target, split, active & False)
 
 
 def with_another_ratio(find):
     """As if clusters were as probable apart as together."""
 
     def result(*arguments):
-        return find(*arguments)._replace(log_apart=jnp.zeros_like(arguments[2], jnp.float32))
+        log_beta, log_apart = find(*arguments)
+        return log_beta, 0 * log_apart
 
     return result
 
@@ -230,9 +238,9 @@ def by_halves(choose):
     """Blind splits of about equal halves, that are said to be of any size."""
 
     def chosen(*arguments):
-        *rest, log_shares, present, drawn, blind = arguments
-        log_shares = jnp.where(blind, jnp.log(0.5), log_shares)
-        return choose(*rest, log_shares, present, drawn, blind)
+        *rest, log_shares, present, drawn = arguments
+        log_shares = jnp.where(rest[3].blind[:, None], jnp.log(0.5), log_shares)
+        return choose(*rest, log_shares, present, drawn)
 
     return chosen
 
@@ -240,15 +248,17 @@ def by_halves(choose):
 MUTANTS = {
     "no proposal": ("_choose", without_log_q),
     "anchors drawn": ("_choose", with_the_anchors),
-    "partner drawn otherwise": ("_draw_partner", drawn_otherwise),
-    "partner not counted": ("_Partners", without_partner),
-    "no evidence": ("_find_partners", with_another_ratio),
+    "anchor drawn otherwise": ("_draw_cells", drawn_otherwise),
+    "anchor not counted": ("_draw_cells", anchor_not_counted),
+    "no evidence": ("_log_apart", with_another_ratio),
+    "overlapping cells": ("_are_moved", with_overlaps, MANY),
+    "second clusters that are active": ("_are_moved", with_active_seconds),
 }
 
 
-def test_partners_by_size_alone_will_do(seed, getkey, monkeypatch) -> None:
-    name = "_find_partners"
-    monkeypatch.setattr(split_merge, name, by_size_alone(getattr(split_merge, name)))
+def test_second_anchors_by_chance_alone_will_do(seed, getkey, monkeypatch) -> None:
+    find = split_merge._anchor_weights
+    monkeypatch.setattr(split_merge, "_anchor_weights", lambda *both: (find(*both)[0],) * 2)
     fresh = jax.jit(lambda *arguments: run_moves(*arguments, 1))
     run = lambda *arguments: fresh(*arguments[:-1])  # noqa: E731
     assert not checks.family(p_values("multinomial", seed, getkey(), run=run))
@@ -267,61 +277,61 @@ def test_blind_moves_keep_the_posterior_too(make, seed, getkey, monkeypatch) -> 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutants_are_rejected(mutant, seed, getkey, monkeypatch) -> None:
-    name, make = MUTANTS[mutant]
+    name, make, *target = MUTANTS[mutant]
     monkeypatch.setattr(split_merge, name, make(getattr(split_merge, name)))
     fresh = jax.jit(lambda *arguments: run_moves(*arguments, 1))
     run = lambda *arguments: fresh(*arguments[:-1])  # noqa: E731
-    assert checks.family(p_values("multinomial", seed, getkey(), run=run))
-
-
-def partition(sizes, getkey):
-    """Clusters of counts of given sizes, at every other stick, and their sums."""
-    family = families.multinomial(3, np.array([0.5, 0.7, 0.9]))
-    labels = jnp.repeat(2 * jnp.arange(len(sizes)), jnp.array(sizes))
-    table = jax.random.poisson(getkey(), 2.0, (len(labels), 3))
-    rows = families.multinomial_rows(np.asarray(table))
-    occupancy = jnp.zeros(12, jnp.int32).at[labels].add(1)
-    return family, rows, labels, family.statistics(rows, labels, 12), occupancy
-
-
-def test_partners_are_drawn_as_often_as_they_are_said_to_be(seed, getkey) -> None:
-    family, _, labels, statistics, occupancy = partition([3, 1, 5, 2], getkey)
-    partners = split_merge._find_partners(family, statistics, occupancy, jnp.int32(2))
-    expected = np.exp([partners.log_p(k) for k in range(12)])
-    assert ((expected > 0) == [True, *[False] * 3, True, False, True, *[False] * 5]).all()
-    keys = jax.random.split(getkey(), 50_000)
-    draw = jax.vmap(lambda key: split_merge._draw_partner(key, partners, labels, jnp.int32(2)))
-    drawn = np.bincount(draw(keys), minlength=12)
-    assert checks.chi_square(drawn[expected > 0], expected[expected > 0]) > 1e-3
-    assert drawn[expected == 0].sum() == 0
-    # By size alone it is another law.
-    assert checks.chi_square(drawn[[0, 4, 6]], np.array([3, 5, 2]) / 10) < 1e-6
-
-
-def test_a_single_cluster_has_no_partner(getkey) -> None:
-    family, _, labels, statistics, occupancy = partition([4], getkey)
-    partners = split_merge._find_partners(family, statistics, occupancy, jnp.int32(0))
-    assert np.isneginf([partners.log_p(k) for k in range(12)]).all()
-    assert split_merge._draw_partner(getkey(), partners, labels, jnp.int32(0)) == 0
-
-
-def test_a_split_is_undone_with_the_probability_of_its_partner(getkey) -> None:
-    """That of the state after it, of the second group: neither before it, nor of the first."""
-    family, rows, labels, before, sizes = partition([9, 2, 4], getkey)
-    # Of the nine rows of the first cluster the last two go to the empty stick 1.
-    after = labels.at[7:9].set(1)
-    sides = jnp.where(after == 0, 0, jnp.where(after == 1, 1, 2))
-    groups = split_merge._Groups(
-        sides, family.statistics(rows, sides, 2), jnp.array([7, 2]), jnp.zeros(())
+    target = target[0] if target else ALPHA
+    assert checks.family(
+        p_values("multinomial", seed, getkey(), run=run, alpha=target, target=target)
     )
-    apart = split_merge._after_split(before, sizes, groups, jnp.int32(0), jnp.int32(1))
-    result = split_merge._find_partners(family, *apart, jnp.int32(0)).log_p(1)
-    occupancy = jnp.zeros(12, jnp.int32).at[after].add(1)
-    statistics = family.statistics(rows, after, 12)
-    partners = split_merge._find_partners(family, statistics, occupancy, jnp.int32(0))
-    np.testing.assert_allclose(result, partners.log_p(1), rtol=1e-5)
-    reverse = split_merge._find_partners(family, statistics, occupancy, jnp.int32(1))
-    assert abs(float(result - reverse.log_p(0))) > 0.05
+
+
+def test_anchors_are_drawn_as_often_as_they_are_said_to_be(seed, getkey) -> None:
+    """Of two clusters, so that no other cluster's choices matter."""
+    labels = jnp.array([2, 0, 0, 2, 0, 2, 0, 0])
+    inside = labels[:, None] == jnp.arange(16)
+    log_f = jnp.where(inside, 9.0, jnp.log(jnp.arange(1.0, 9.0))[:, None])
+    weights = split_merge._anchor_weights(log_f, inside)
+    draw = jax.jit(jax.vmap(lambda key: split_merge._draw_cells(key, weights, labels, 16)))
+    cells = jax.tree.map(np.asarray, draw(jax.random.split(getkey(), 50_000)))
+    assert (cells.number <= 2).all()
+    first, split = cells.first[:, 0], cells.split[:, 0]
+    merges, splits = (first == 2) & ~split, (first == 2) & split
+    drawn = np.bincount(cells.places[merges, 0, 1], minlength=8)
+    outside = np.asarray(labels) == 0
+    expected = np.arange(1, 9)[outside]
+    expected = expected / expected.sum() / 2 + 0.1
+    np.testing.assert_allclose(2 * expected, sum(weights)[outside, 2], rtol=1e-5)
+    assert checks.chi_square(drawn[outside], expected) > 1e-3
+    assert drawn[~outside].sum() == 0
+    assert checks.chi_square(drawn[outside], np.full(5, 0.2)) < 1e-6  # by chance alone
+    # Earlier first anchors are moved more often; the second one is any other row of the cluster.
+    pairs = np.zeros((8, 8), int)
+    np.add.at(pairs, tuple(cells.places[splits, 0].T), 1)
+    for one, others in ((0, [3, 5]), (3, [0, 5]), (5, [0, 3])):
+        assert pairs[one].sum() == pairs[one, others].sum()
+        assert checks.chi_square(pairs[one, others], np.full(2, 0.5)) > 1e-4
+
+
+def test_cells_do_not_overlap(seed, getkey) -> None:
+    """Nor does a merge take a cluster that is active, and most that can be are moved."""
+    labels = jax.random.randint(getkey(), (300,), 0, 40)
+    inside = labels[:, None] == jnp.arange(48)
+    weights = split_merge._anchor_weights(jax.random.normal(getkey(), (300, 48)), inside)
+    draw = jax.jit(jax.vmap(lambda key: split_merge._draw_cells(key, weights, labels, 48)))
+    cells = jax.tree.map(np.asarray, draw(jax.random.split(getkey(), 500)))
+    numbers = []
+    for first, second, split, places, number in zip(
+        cells.first, cells.second, cells.split, cells.places, cells.number, strict=True
+    ):
+        both = np.concatenate([first[:number], second[:number][~split[:number]]])
+        assert len(set(both)) == len(both)
+        assert (first[number:] == 48).all()
+        np.testing.assert_array_equal(labels[places[:number, 0]], first[:number])
+        np.testing.assert_array_equal(labels[places[:number, 1]], second[:number])
+        numbers.append(number)
+    assert np.mean(numbers) > 8
 
 
 def test_many_rows_in_pieces(seed, getkey) -> None:
@@ -360,7 +370,7 @@ def test_rows_of_many_columns_in_small_pieces(seed, getkey, monkeypatch) -> None
 
     labels = jnp.full(2000, 2, jnp.int32)
     state = labels, family.statistics(rows, labels, 16), jnp.zeros(16, jnp.int32).at[2].set(2000)
-    for _ in range(8):
+    for _ in range(40):
         state = move(getkey(), *state)[:3]
     labels = np.asarray(state[0])
     tables = np.array([np.bincount(truth[labels == k], minlength=2) for k in set(labels)])
@@ -380,14 +390,14 @@ def test_a_split_without_room_asks_for_it(getkey) -> None:
         occupancy = jnp.zeros(capacity, jnp.int32).at[labels].add(1)
         statistics = family.statistics(rows, labels, capacity)
         result = split_merge.propose(key, family, rows, labels, statistics, occupancy, 1.3)
-        return result.labels, result.accepted, result.needed
+        return result.labels, result.accepted > 0, result.needed
 
     keys = jax.random.split(getkey(), 64)
     small, large = (
         [np.stack(leaf) for leaf in zip(*(move(capacity, key) for key in keys), strict=True)]
         for capacity in (2, 9)
     )
-    short = small[2] == 3
+    short = small[2] > 2
     assert 0 < short.mean() < 1
     assert not (short & small[1]).any()
     assert (small[0][short] == np.asarray(labels)).all()
@@ -403,7 +413,7 @@ def test_one_row_is_left_alone() -> None:
     result = split_merge.propose(
         jax.random.key(0), family, rows, labels, statistics, jnp.array([1, 0]), 1.0
     )
-    assert not bool(result.accepted)
+    assert not int(result.accepted)
 
 
 def test_a_family_without_evidence_is_refused() -> None:

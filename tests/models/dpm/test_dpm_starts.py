@@ -59,7 +59,7 @@ def test_clusters_that_are_apart_are_kept_apart(clusters, seed, getkey) -> None:
     assert found_apart(clusters, seed, getkey())
 
 
-def of_chance(key, number, family, rows, most):
+def of_chance(key, number, family, rows, *_):
     labels = jax.random.randint(key, (len(rows),), 0, number)
     return jax.random.normal(key, (len(rows),)), labels, ()
 
@@ -84,9 +84,10 @@ def test_mutants_are_rejected(mutant, seed, getkey, monkeypatch) -> None:
 def test_rows_that_are_left_out_are_not_learned_from(getkey) -> None:
     rows, _ = groups(0, [50, 50], 0.5)
     key = getkey()
-    density, labels, _ = starts._candidate(key, jnp.int32(4), family(), rows, 10)
+    begin, new = (jnp.zeros(100, jnp.int32), ()), jnp.bool_(True)
+    density, labels, _ = starts._candidate(key, jnp.int32(4), family(), rows, 10, begin, new)
     moved = rows.at[80:].add(3.0)
-    other, again, _ = starts._candidate(key, jnp.int32(4), family(), moved, 10)
+    other, again, _ = starts._candidate(key, jnp.int32(4), family(), moved, 10, begin, new)
     np.testing.assert_array_equal(labels[:80], again[:80])
     np.testing.assert_array_equal(density[:80], other[:80])
     assert (density[80:] != other[80:]).all()

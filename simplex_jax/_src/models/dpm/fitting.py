@@ -160,8 +160,8 @@ _LONG = 120.0
 # small, for a draw or an evidence.
 _RATE, _EACH = 2e9, 2e-6
 
-# Draws of each stick, and evidences of each cluster that a split-merge move computes.
-_DRAWS, _EVIDENCES = 2, 2
+# Draws of each stick, and draws and evidences of each cluster in a round of split-merge moves.
+_DRAWS, _OF_MOVES = 2, 5
 
 
 def expected_sticks(settings: Options, rows: int, clusters: int) -> int:
@@ -203,7 +203,7 @@ def expected_seconds(
     members = max(1, priors // (p * p)) if square else 1
     moves = settings.split_merge or 0
     each = _EACH + factor / _RATE
-    draws = (_DRAWS * capacity + _EVIDENCES * moves * clusters) * members * each
+    draws = (_DRAWS * capacity + _OF_MOVES * moves * clusters) * members * each
     # As many sums of statistics as there are passes over the rows, in an update and its moves.
     batch = settings.batch_size or family_rows.size(rows)
     passes = batch * (capacity + 4 * (1 + moves)) * size / _RATE

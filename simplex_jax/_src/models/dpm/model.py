@@ -356,8 +356,8 @@ def _split_merge(model: Model, key: jax.Array, state: State) -> tuple[State, jax
     rows = complete_rows(model, state)
 
     def turn(i: jax.Array, carry: tuple) -> tuple:
-        state, needed, accepted = carry
-        proposed = split_merge.propose(
+        state, needed, proposed, accepted = carry
+        new = split_merge.propose(
             jax.random.fold_in(key, i),
             model.family,
             rows,
@@ -367,14 +367,15 @@ def _split_merge(model: Model, key: jax.Array, state: State) -> tuple[State, jax
             state.alpha,
         )
         # The other clusters keep the rounding errors of their sums.
-        changed = proposed.occupancy != state.occupancy
-        totals = where(changed, no_loss(proposed.statistics), state.totals)
-        state = state._replace(labels=proposed.labels, occupancy=proposed.occupancy, totals=totals)
-        accepted = accepted + proposed.accepted / model.split_merge
-        return state, jnp.maximum(needed, proposed.needed), accepted
+        changed = new.occupancy != state.occupancy
+        totals = where(changed, no_loss(new.statistics), state.totals)
+        state = state._replace(labels=new.labels, occupancy=new.occupancy, totals=totals)
+        needed = jnp.maximum(needed, new.needed)
+        return state, needed, proposed + new.proposed, accepted + new.accepted
 
-    start = (state, jnp.int32(0), jnp.zeros((), state.alpha.dtype))
-    return lax.fori_loop(0, model.split_merge, turn, start)
+    start = (state, *[jnp.int32(0)] * 3)
+    state, needed, proposed, accepted = lax.fori_loop(0, model.split_merge, turn, start)
+    return state, needed, (accepted / jnp.maximum(proposed, 1)).astype(state.alpha.dtype)
 
 
 def _move(model: Model, key: jax.Array, state: State, ids: jax.Array) -> State:
@@ -479,9 +480,10 @@ def build(
         stick_step_size: Step size of the sampler of the sticks, likewise.
         decay: Decay of the bounds of the "independent" variant, between 0 and 1; 0.5 by default.
         label_moves: Propose swaps of clusters and of neighbouring sticks.
-        split_merge: Split-merge moves per update, see `split_merge`; each costs up to a few passes
-            over the rows, and four evidences of all sticks. They need memoised counts, exact draws
-            and a family with a `log_evidence`; the order of the clusters is then redrawn as well.
+        split_merge: Rounds of split-merge moves per update, see `split_merge`; each costs up to a
+            few passes over the rows with two atoms, and two evidences of a third of the clusters.
+            They need memoised counts, exact draws and a family with a `log_evidence`; the order of
+            the clusters is then redrawn as well.
         capacity: Initial number of sticks in a state; rounded up to a multiple of 16.
         chains: Number of chains to run together; states have a leading axis, and all chains wait
             if one has to grow.

@@ -34,8 +34,9 @@ _PRIOR = (1.0, 1.0)
 _SUBSAMPLED = 1_000
 
 # Maximum number of initial clusters: more than most data need, because a chain drops clusters
-# faster than it discovers them, but with several rows each.
+# faster than it discovers them, but with several rows each; and where there are many rows.
 _CLUSTERS, _ROWS_EACH = 60, 5
+_MORE_CLUSTERS, _MORE_ROWS_EACH = 240, 100
 
 # Without these moves a chain does not leave tight clusters; more of them gain little.
 _SPLIT_MERGE = 4
@@ -99,7 +100,8 @@ class Options(RunOptions):
         "Step size of the sampler scir for the weights of the clusters.", default=None, unset="0.1"
     )
     split_merge: int | None = option(
-        "Split-merge moves per update (exact sampler, memoised counts).",
+        "Rounds of split-merge moves per update; each proposes moves of up to half of the clusters "
+        "(exact sampler, memoised counts).",
         default=None,
         least=0,
         unset="4, where possible",
@@ -110,7 +112,8 @@ class Options(RunOptions):
         "search does not count towards --seconds.",
         default=None,
         least=1,
-        unset="a partition into up to 60 that predicts well, one for each chain",
+        unset="a partition that predicts well, one for each chain, into up to 60; up to 240 with "
+        "100 rows each",
     )
     capacity: int = option(
         "Number of clusters that memory is first reserved for; it grows if needed.",
@@ -238,7 +241,8 @@ def of_size(rows: int, options: Options, evident: bool = True) -> Options:
 
 def most_clusters(rows: int, options: Options) -> int:
     """Return the maximum number of clusters in a start that is searched for."""
-    return min(_CLUSTERS, max(1, rows // _ROWS_EACH), options.capacity)
+    few = min(_CLUSTERS, max(1, rows // _ROWS_EACH), options.capacity)
+    return max(few, min(_MORE_CLUSTERS, rows // _MORE_ROWS_EACH)) if few == _CLUSTERS else few
 
 
 def process_alpha(settings: Options) -> float | Gamma:

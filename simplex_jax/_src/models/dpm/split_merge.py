@@ -1,17 +1,37 @@
-r"""Exact split-merge moves of the partition, for any number of rows.
+r"""Exact split-merge moves of all clusters at once, for any number of rows.
 
-The first anchor is a random row. With probability 1/2 a split of its cluster is proposed, otherwise
-a merge with another cluster; the second anchor is another row of the same cluster, or a row of the
-other one. As in Jain and Neal (2004), the split comes from a launch state that uses only the set of
-rows involved, not their labels, so that a merge can compute the probability of the reverse split.
-Their sequential scans are replaced by parallel steps: two atoms are drawn given one anchor each;
-all other rows choose between them independently; shares and atoms are drawn given both groups, and
-so on for some rounds.
+A round proposes for about half of the clusters to be split, or to be merged with another one. As in
+Jain and Neal (2004), a move has two rows as anchors, which say what would be split or merged, and a
+split comes from a launch state that uses only the set of rows involved, not their labels, so that a
+merge can compute the probability of the reverse split. Their sequential scans are replaced by
+parallel steps: two atoms are drawn given one anchor each; all other rows choose between them
+independently; shares and atoms are drawn given both groups, and so on for some rounds.
 
-Jain and Neal draw both anchors from all rows, so that with many clusters two that belong together
-hardly ever meet. Here half of the partners are drawn in proportion to their sizes, as there, and
-the other half in proportion to the square root of the posterior ratio of the merge, a locally
-balanced proposal (Zanella 2020), except for small weights, which float32 cannot resolve.
+**Moves at the same time.** Some rows are listed, at random and independently of the partition.
+Each cluster is active or not, by a coin. An active one is to be split or merged, with a blind move
+or not, by coins too; its first anchor is one of its listed rows, and the second another one of them
+(split), or a listed row of another cluster (merge), with a probability that depends on the rows of
+the first cluster and on the list alone. All this is redrawn in each round, and extends the target
+by one factor for each cluster,
+
+.. math:: \prod_c \alpha\, \Gamma(m_c)\, f(x_{(c)})\, p(\text{choices of } c \mid x_{(c)}).
+
+The cell of an active cluster are the clusters of its two anchors. A cell is moved if no active
+cluster whose first anchor is listed earlier has a cell that overlaps it, and, of two clusters, if
+the second is not active. A merge leaves one cluster to be split, with the same anchors, and a split
+leaves one to be merged with another that is not active. Then:
+
+1. Cells that are moved are disjoint, so that their factors of the target are different ones.
+2. A move keeps the union of the rows of its cell, and its anchors. So the same cells are moved
+   afterwards, whatever the others do: an overlap with a cell that is moved remains one, because a
+   row in it remains in it; and of two overlapping cells that are not moved, either the cluster that
+   they share is in no cell that is moved, and stays, or both overlap with the one that has it.
+
+Hence, given what is the same before and after, each cell has a target and proposals of its own, and
+Metropolis-Hastings moves of all of them, independently accepted, keep the target.
+
+The second anchor of a merge is with probability 1/2 any listed row of another cluster, and
+otherwise one in proportion to its density under an atom drawn given the rows of the first.
 
 A launch that has settled hardly ever ends in the groups of a bad split, so that a few rows that
 left their cluster for one of their own would not find back: the merge is far more probable, and its
@@ -20,21 +40,16 @@ other rows go to the second group with a probability that is uniform, whatever t
 their number is uniform. Such a split is hardly ever accepted, and such a merge often (compare Wang
 and Russell 2015, smart and dumb proposals).
 
-Sticks, atoms and the assignment of clusters to sticks are integrated out: the target is the
-posterior of the partition into clusters of :math:`m_1, \dots, m_k` rows,
-
-.. math:: p(\text{partition} \mid x) \propto
-    \prod_c \alpha\, \Gamma(m_c)\, f(x_{(c)}),
-
-with f the evidence of the rows of a cluster. The order of the clusters, sticks and atoms must be
-redrawn given the partition before they are used again: see `order.size_biased`.
+Sticks, atoms and the assignment of clusters to sticks are integrated out. The order of the
+clusters, sticks and atoms must be redrawn given the partition before they are used again: see
+`state.size_biased`.
 """
 
-import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
@@ -48,64 +63,64 @@ from simplex_jax._src.geometry.rising import log_rising
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import draw_atoms
-from simplex_jax._src.models.dpm.state import BLOCK, where
+from simplex_jax._src.models.dpm.state import BLOCK, block_of, by_blocks, in_blocks, where
 from simplex_jax._src.models.dpm.totals import add, no_loss
 
 # Number of rows processed together; fewer if their statistics are large, as those of a covariance
 # of many columns, because the clusters involved may be smaller.
 _CHUNK, _LEAST_CHUNK = 4096, 256
 _STATISTICS_AT_ONCE = 2**21
+# Number of rows listed.
+_LISTED = 2048
+_ACTIVE = 0.5  # probability that a cluster is active
 _BLIND = 0.25  # share of blind moves
-# Partners of smaller weight are drawn by their sizes alone: a running sum in float32 resolves only
-# 2^-24, and the actual proposal probabilities have to match the computed ones.
+# Anchors of smaller weight are drawn uniformly alone: a running sum in float32 resolves only 2^-24,
+# and the actual proposal probabilities have to match the computed ones.
 _LEAST = 2.0**-13
 
 
 class Proposal(NamedTuple):
-    """Outcome of a move."""
+    """Outcome of a round."""
 
     labels: jax.Array  # stick of every row, int32 [N]
     statistics: PyTree  # of every stick, leaves [C, ...]; fresh sums where something changed
     occupancy: jax.Array  # rows of every stick, int32 [C]
-    accepted: jax.Array  # whether the labels changed, bool
-    # sticks needed, int32: C + 1 if a split found no empty stick and was not done; repeat it with
-    # the same key once there is room
+    proposed: jax.Array  # number of moves proposed, int32
+    accepted: jax.Array  # number of them accepted, int32
+    # sticks needed, int32: above C if splits found no empty stick and nothing was done; repeat the
+    # round with the same key once there is room
     needed: jax.Array
 
 
+class _Cells(NamedTuple):
+    """Cells that are moved, G at most, the others without rows."""
+
+    first: jax.Array  # stick of the cluster of the first anchor, int32 [G]; C where there is none
+    second: jax.Array  # that of the second anchor: the same one for a split
+    split: jax.Array  # bool [G]
+    blind: jax.Array  # bool [G]
+    places: jax.Array  # of both anchors in the list, int32 [G, 2]
+    weight: jax.Array  # twice the probability of the second anchor of a merge, [G]
+    number: jax.Array  # number of cells, int32
+
+
 class _Members(NamedTuple):
-    """The rows involved: all rows of the clusters of the anchors."""
+    """The rows of the cells, cell by cell, in pieces of one cell each."""
 
-    ids: jax.Array  # their indices in order, int32 [N], padded with N
-    size: jax.Array  # their number, int32
-    anchors: jax.Array  # one row of each group, int32 [2]
-
-
-class _Partners(NamedTuple):
-    """Merge partners of a cluster: their proposal probabilities and posterior ratios.
-
-    The probabilities are 0 for the cluster itself and for empty ones. A partner is drawn from
-    either with probability 1/2; if both are 0 there is none.
-    """
-
-    by_size: jax.Array  # [C]
-    by_ratio: jax.Array  # [C]
-    # of both clusters to their union, but for alpha; meaningless where the probabilities are 0
-    log_apart: jax.Array  # [C]
-    log_beta: jax.Array  # what their sizes alone contribute to it, [C]
-
-    def log_p(self, one: jax.Array) -> jax.Array:
-        """Return the log probability of a partner."""
-        return jnp.log((self.by_size[one] + self.by_ratio[one]) / 2)
+    ids: jax.Array  # their indices, int32 [N], then those of the other rows
+    cell: jax.Array  # cell of every row, int32 [N]; G for other rows
+    ends: jax.Array  # last of the rows of every cell in `ids`, and one more, int32 [G]
+    sizes: jax.Array  # number of rows of every cell, int32 [G]
+    anchors: jax.Array  # rows, int32 [G, 2]
 
 
 class _Groups(NamedTuple):
-    """The rows involved, in two groups."""
+    """The rows of the cells, in two groups each."""
 
     sides: jax.Array  # group 0 or 1 of every row, int32 [N]; 2 for the rows of other clusters
-    statistics: PyTree  # of both groups, leaves [2, ...]
-    sizes: jax.Array  # their numbers of rows, int32 [2]
-    log_q: jax.Array  # log probability of the sides of all rows but the anchors
+    statistics: PyTree  # of both groups, leaves [G, 2, ...]
+    sizes: jax.Array  # their numbers of rows, int32 [G, 2]
+    log_q: jax.Array  # log probability of the sides of all rows but the anchors, [G]
 
 
 def propose(
@@ -119,18 +134,20 @@ def propose(
     *,
     rounds: int = 3,
 ) -> Proposal:
-    """Do one Metropolis-Hastings split or merge.
+    """Do one round of Metropolis-Hastings splits and merges.
 
-    With groups A and B of m and l rows, the first anchor in A, a split of their union has the ratio
+    With groups A and B of m and l rows, of which a and b are listed, a split of their union has the
+    ratio
 
         alpha Gamma(m) Gamma(l) f(A) f(B) / (Gamma(m + l) f(A and B))
-            (m + l - 1) p(B | A) / (l q(A, B)),
+            (1 - p) p(t | A) (a + b) (a + b - 1) / (a q(A, B)),
 
     where q is the probability that the launch ends in these groups, in a blind move Gamma(m)
-    Gamma(l) / Gamma(m + l), and p(B | A) that of B as the partner of A; a merge has the inverse
-    ratio. The cost is `rounds` + 1 passes over the rows involved with two atoms, one pass over all
-    labels, int32 [N], and two evidences of all clusters.
-    A new cluster goes to the first empty stick. The family needs a `log_evidence`;
+    Gamma(l) / Gamma(m + l), p that of a cluster to be active, and p(t | A) that of the second
+    anchor t, if A is to be merged; a merge has the inverse ratio. The cost is `rounds` + 1 passes
+    over the rows involved with two atoms, the sort of all labels, int32 [N], and two evidences of
+    each cell.
+    New clusters go to the first empty sticks. The family needs a `log_evidence`;
     statistics and occupancy are those of all sticks, leaves [C, ...].
     """
     if family.log_evidence is None:
@@ -138,213 +155,268 @@ def propose(
     n, capacity = labels.shape[0], occupancy.shape[0]
     alpha = jnp.asarray(alpha, jnp.result_type(float))
     if n < 2:
-        return Proposal(labels, statistics, occupancy, jnp.bool_(False), jnp.int32(0))
-    key_anchors, key_launch, key_accept = jax.random.split(key, 3)
-    key_first, key_kind, key_partner, key_second = jax.random.split(key_anchors, 4)
-    key_shares, key_atoms, key_sides = jax.random.split(key_launch, 3)
-    blind = jax.random.bernoulli(jax.random.fold_in(key_kind, 1), _BLIND)
-    anchor = jax.random.randint(key_first, (), 0, n)
-    first = labels[anchor]
-    split = jax.random.bernoulli(key_kind)
-    empty = jnp.argmin(occupancy > 0).astype(labels.dtype)
+        none = jnp.int32(0)
+        return Proposal(labels, statistics, occupancy, none, none, none)
+    key_list, key_cells, key_launch, key_after, key_accept = jax.random.split(key, 5)
+    listed = _draw_list(key_list, n)
+    listed_rows, listed_labels = family_rows.take(rows, listed), labels[listed]
+    width = -(-capacity // BLOCK) * BLOCK
 
-    def launch(partners: _Partners) -> tuple:
-        second = jnp.where(split, first, _draw_partner(key_partner, partners, labels, first))
-        members = _find_members(key_second, labels, anchor, second)
-        present = (labels == second).astype(jnp.int32)
-
-        def turn(i: jax.Array, groups: _Groups) -> _Groups:
-            sizes = jnp.where(blind, 1, groups.sizes).astype(jnp.result_type(float))
-            log_shares = draws.log_dirichlet(jax.random.fold_in(key_shares, i), sizes)
-            atoms = draw_atoms(family, jax.random.fold_in(key_atoms, i), groups.statistics)
-            # For a merge, the last round scores the present groups instead of drawing.
-            drawn = split | (i < rounds)
-            key = jax.random.fold_in(key_sides, i)
-            return _choose(key, family, rows, members, atoms, log_shares, present, drawn, blind)
-
-        start = _Groups(
-            jnp.full(n, 2, jnp.int32),
-            family.statistics(family_rows.take(rows, members.anchors), jnp.arange(2), 2),
-            jnp.ones(2, jnp.int32),
-            jnp.zeros((), jnp.result_type(float)),
+    def padded(tree: PyTree) -> PyTree:
+        return jax.tree.map(
+            lambda leaf: jnp.pad(leaf, [(0, width - capacity), *[(0, 0)] * (leaf.ndim - 1)]), tree
         )
-        groups = lax.fori_loop(0, rounds + 1, turn, start)
-        return partners, second, groups, _after_split(statistics, occupancy, groups, first, empty)
 
+    def probabilities(key: jax.Array, sums: PyTree, inside: jax.Array) -> tuple:
+        def draw(i: jax.Array | int) -> jax.Array:
+            atoms = draw_atoms(family, jax.random.fold_in(key, i), block_of(sums, i))
+            return family.log_likelihood(listed_rows, atoms).T
+
+        some = jnp.max(jnp.where(jnp.any(inside, axis=0), jnp.arange(1, width + 1), 0))
+        return _anchor_weights(in_blocks(draw, some, width).T, inside)
+
+    def launch(weights: tuple) -> tuple:
+        cells = _draw_cells(key_cells, weights, listed_labels, width)
+        members = _find_members(labels, occupancy, cells, listed)
+        groups = _launch(key_launch, family, rows, labels, cells, members, rounds)
+        sides = groups.sides[listed][:, None]
+        own = members.cell[listed][:, None] == jnp.arange(width)
+        first = jax.tree.map(lambda leaf: leaf[:, 0], groups.statistics)
+        return cells, members, groups, first, own & (sides == 0)
+
+    # The weights of second anchors are needed before the launch, for merges, and after it, given
+    # the first group of each cell: a loop of two, so that what finds them is compiled once.
     def find(i: jax.Array, now: tuple) -> tuple:
-        partners, second, groups, (sums, sizes) = now
-        partners = lax.cond(
-            split == (i > 0), lambda: _find_partners(family, sums, sizes, first), lambda: partners
-        )
-        keep = partners, second, groups, (sums, sizes)
-        return lax.cond(i > 0, lambda: keep, lambda: launch(partners))
+        _, _, sums, inside, launched = now
+        key_atoms = jax.random.fold_in(key_after, i)
+        weights = probabilities(key_atoms, sums, inside)
 
-    # A merge needs the partners before the launch, a split those after it: a loop of two, so that
-    # what finds them is compiled once.
-    no_groups = _Groups(
-        jnp.full(n, 2, jnp.int32),
-        jax.tree.map(lambda leaf: jnp.zeros((2, *leaf.shape[1:]), leaf.dtype), statistics),
-        jnp.zeros(2, jnp.int32),
-        jnp.zeros((), jnp.result_type(float)),
+        def go() -> tuple:
+            cells, members, groups, first, inside = launch(weights)
+            return first, inside, (cells, members, groups)
+
+        sums, inside, launched = lax.cond(i > 0, lambda: (sums, inside, launched), go)
+        return *weights, sums, inside, launched
+
+    sums = padded(statistics)
+    inside = listed_labels[:, None] == jnp.arange(width)
+    shapes = jax.eval_shape(lambda: launch(probabilities(key, sums, inside))[:3])
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    none = jnp.zeros(inside.shape, alpha.dtype)
+    by_chance, by_density, _, inside, (cells, members, groups) = lax.fori_loop(
+        0, 2, find, (none, none, sums, inside, nothing)
     )
-    no_partners = _Partners(*jnp.zeros((4, capacity), alpha.dtype))
-    start = no_partners, first, no_groups, (statistics, occupancy)
-    partners, second, groups, _ = lax.fori_loop(0, 2, find, start)
-    # A cluster of one row cannot be split, and a single cluster has no partner.
-    possible = jnp.where(split, occupancy[first] > 1, second != first)
-    full = possible & split & jnp.all(occupancy > 0)
-    # The stick of the second group after a split, or before a merge.
-    other = jnp.where(split, empty, second)
-    sizes = groups.sizes.astype(alpha.dtype)
-    log_anchors = partners.log_p(other) + jnp.log((jnp.sum(sizes) - 1) / sizes[1])
-    log_q = jnp.where(blind, partners.log_beta[other], groups.log_q)
-    log_split = jnp.log(alpha) + partners.log_apart[other] + log_anchors - log_q
-    log_ratio = jnp.where(split, log_split, -log_split)
-    chance = jax.random.uniform(key_accept, (), log_ratio.dtype)
-    accepted = (jnp.log(chance) < log_ratio) & possible & ~full
-    targets = jnp.stack([first, jnp.where(split, other, first), labels.dtype.type(capacity)])
-    moved = jnp.where(groups.sides < 2, targets[groups.sides], labels)
-    sums = jax.tree.map(
-        lambda leaf: jnp.where(split, leaf, jnp.stack([leaf[0] + leaf[1], leaf[1] * 0])),
-        (groups.statistics, groups.sizes),
+    every = jnp.arange(width)
+    weight = jnp.where(
+        cells.split, (by_chance + by_density)[cells.places[:, 1], every], cells.weight
     )
-    places = jnp.where(accepted, jnp.stack([first, other]), capacity)
-    statistics, occupancy = jax.tree.map(
-        lambda leaf, new: leaf.at[places].set(new.astype(leaf.dtype), mode="drop"),
-        (statistics, occupancy),
-        sums,
+    together = jnp.sum(listed_labels[:, None] == cells.first, axis=0)
+    together += jnp.sum((listed_labels[:, None] == cells.second) & ~cells.split, axis=0)
+    first = jnp.sum(inside, axis=0)
+    ways = together * (together - 1) / jnp.maximum(first, 1)
+    log_anchors = jnp.log(weight / 2) + jnp.log(ways) + jnp.log1p(-_ACTIVE)
+    log_beta, log_apart = _log_apart(family, groups, cells.number)
+    log_q = jnp.where(cells.blind, log_beta, groups.log_q)
+    log_split = jnp.log(alpha) + log_beta + log_apart + log_anchors - log_q
+    log_ratio = jnp.where(cells.split, log_split, -log_split)
+    chance = by_blocks(
+        lambda key, _: jax.random.uniform(key, (BLOCK,), log_ratio.dtype),
+        key_accept,
+        every,
+        at_once=True,
     )
-    return Proposal(
-        labels=jnp.where(accepted, moved, labels),
-        statistics=statistics,
-        occupancy=occupancy,
-        accepted=accepted,
-        needed=jnp.where(full, capacity + 1, 0).astype(jnp.int32),
-    )
+    accepted = (jnp.log(chance) < log_ratio) & (every < cells.number)
+    return _done(labels, statistics, occupancy, cells, members, groups, accepted)
 
 
-def _find_partners(
-    family: Family, statistics: PyTree, occupancy: jax.Array, first: jax.Array
-) -> _Partners:
-    """Return the merge partners of `first`, by evidences of the clusters with rows, in blocks.
+def _draw_list(key: jax.Array, n: int) -> jax.Array:
+    """Return distinct rows from all over, in random order, int32 [min(N, _LISTED)]."""
+    key_place, key_order = jax.random.split(key)
+    size = min(n, _LISTED)
+    ends = (np.arange(size + 1) * n // size).astype(np.int32)
+    some = jax.random.randint(key_place, (size,), ends[:-1], ends[1:])
+    return jax.random.permutation(key_order, some)
 
-    The smaller of two clusters is scored alone and given the larger one, so that the subtracted
-    numbers are only as large as its evidence.
+
+def _anchor_weights(log_f: jax.Array, inside: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the probabilities of second anchors of mergers by chance and by density, [L, G].
+
+    They are 0 for the rows of the cluster itself, `inside`, bool [L, G]. An anchor is drawn from
+    either with probability 1/2; if all are 0 there is none.
     """
-    assert family.log_evidence is not None
-    log_evidence = family.log_evidence
-    capacity = occupancy.shape[0]
-    block = math.gcd(BLOCK, capacity)
-    (clusters,) = jnp.nonzero(occupancy > 0, size=capacity, fill_value=capacity)
-
-    def of_block(i: jax.Array, evidences: jax.Array) -> jax.Array:
-        some = lax.dynamic_slice(clusters, (i * block,), (block,))
-        theirs = jax.tree.map(lambda leaf: leaf.at[some].get(mode="clip"), statistics)
-        own = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf[first], (block, *leaf.shape[1:])), statistics
-        )
-        smaller = occupancy.at[some].get(mode="clip") < occupancy[first]
-        few, many = where(smaller, theirs, own), where(smaller, own, theirs)
-        # Evidences alone and given the larger cluster, in one call to save compile time.
-        given = jax.tree.map(lambda leaf: jnp.concatenate([jnp.zeros_like(leaf), leaf]), many)
-        twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), few)
-        both = log_evidence(twice, given).reshape(2, block)
-        return evidences.at[:, some].set(both.astype(evidences.dtype), mode="drop")
-
-    none = jnp.zeros((2, capacity), jnp.result_type(float))
-    number = jnp.sum(occupancy > 0)
-    alone, together = lax.fori_loop(0, -(-number // block), of_block, none)
-    others = (occupancy > 0) & (jnp.arange(capacity) != first)
-    sizes = jnp.maximum(occupancy, 1).astype(alone.dtype)
-    log_beta = _log_beta(sizes, sizes[first])
-    log_apart = log_beta + (alone - together)
-    by_size = jnp.where(others, sizes, 0)
-    by_size = by_size / jnp.maximum(jnp.sum(by_size), 1)
-    logits = -log_apart / 2
-    largest = jnp.max(logits, where=others, initial=jnp.finfo(alone.dtype).min)
-    weights = jnp.where(others, jnp.exp(jnp.where(others, logits - largest, 0)), 0)
-    weights = weights / jnp.maximum(jnp.sum(weights), 1)  # the largest is 1 unless all are 0
+    outside = ~inside
+    by_chance = outside / jnp.maximum(jnp.sum(outside, axis=0), 1).astype(log_f.dtype)
+    least = jnp.finfo(log_f.dtype).min
+    log_f = jnp.where(jnp.isnan(log_f), least, jnp.maximum(log_f, least))
+    largest = jnp.max(log_f, axis=0, where=outside, initial=least)
+    weights = jnp.where(outside, jnp.exp(log_f - largest), 0)
+    weights = weights / jnp.maximum(jnp.sum(weights, axis=0), 1)  # the largest is 1
     weights = jnp.where(weights < _LEAST, 0, weights)
-    total = jnp.sum(weights)
-    by_ratio = jnp.where(total > 0, weights / jnp.maximum(total, _LEAST), by_size)
-    return _Partners(by_size, by_ratio, log_apart, log_beta)
+    total = jnp.sum(weights, axis=0)
+    return by_chance, jnp.where(total > 0, weights / jnp.maximum(total, _LEAST), by_chance)
 
 
-def _log_beta(one: jax.Array, other: jax.Array) -> jax.Array:
-    """Return log Gamma(m) Gamma(l) / Gamma(m + l), without the difference of large numbers."""
-    few, many = jnp.minimum(one, other), jnp.maximum(one, other)
-    return gammaln(few) - log_rising(many, few)
+def _draw_cells(
+    key: jax.Array, weights: tuple[jax.Array, jax.Array], labels: jax.Array, width: int
+) -> _Cells:
+    """Draw the choices of all clusters, and return the cells that are moved.
 
+    Weights are those of `_anchor_weights` for all sticks, [L, G], and labels those of the listed
+    rows.
+    """
+    by_chance, by_density = weights
+    size, sticks = labels.shape[0], jnp.arange(width)
+    own = labels[:, None] == sticks
+    number = jnp.sum(own, axis=0)
 
-def _draw_partner(
-    key: jax.Array, partners: _Partners, labels: jax.Array, first: jax.Array
-) -> jax.Array:
-    """Draw a merge partner; `first` itself if there is no other cluster."""
-    key_kind, key_row, key_ratio = jax.random.split(key, 3)
-    # By size: the cluster of a random row, drawn by its integer rank.
-    others = jnp.cumsum(labels != first)
-    rank = jax.random.randint(key_row, (), 0, jnp.maximum(others[-1], 1))
-    of_row = labels[_row_of_rank(others, rank)]
-    # By a single uniform: the partner must not depend on the empty sticks at the end.
-    u = jax.random.uniform(key_ratio, (1,), partners.by_ratio.dtype)
-    by_ratio = choose_by_native_code(partners.by_ratio[:, None], u)[0].astype(labels.dtype)
-    drawn = jax.random.bernoulli(key_kind) & jnp.any(partners.by_ratio != partners.by_size)
-    partner = jnp.where(drawn, by_ratio, of_row)
-    return jnp.where(others[-1] > 0, partner, first)
+    def draw(key: jax.Array, number: jax.Array) -> tuple:
+        key_coins, key_first, key_other, key_density = jax.random.split(key, 4)
+        coins = jax.random.uniform(key_coins, (BLOCK, 4))
+        ranks = [
+            jax.random.randint(key, (BLOCK,), 0, jnp.maximum(among, 1))
+            for key, among in (
+                (key_first, number),
+                (jax.random.fold_in(key_other, 0), number - 1),
+                (jax.random.fold_in(key_other, 1), size - number),
+            )
+        ]
+        return coins, *ranks, jax.random.uniform(key_density, (BLOCK,), by_density.dtype)
 
-
-def _row_of_rank(counted: jax.Array, rank: jax.Array) -> jax.Array:
-    """Return the row with a rank, from 0 on, among the rows that a running sum [N] counts."""
-    return jnp.minimum(jnp.sum(counted <= rank, dtype=jnp.int32), counted.shape[0] - 1)
-
-
-def _after_split(
-    statistics: PyTree, occupancy: jax.Array, groups: _Groups, first: jax.Array, empty: jax.Array
-) -> tuple[PyTree, jax.Array]:
-    """Return statistics and occupancy after a split that puts the second group at `empty`."""
-    both = jnp.stack([first, empty])
-    apart, sizes = jax.tree.map(
-        lambda leaf, new: leaf.at[both].set(new.astype(leaf.dtype)),
-        (statistics, occupancy),
-        (groups.statistics, groups.sizes),
+    coins, rank, rank_split, rank_merge, u = by_blocks(draw, key, number, at_once=True)
+    active, split, blind, chance = (coins < jnp.array([_ACTIVE, 0.5, _BLIND, 0.5])).T
+    first = _place_of_rank(own, rank)
+    among = jnp.where(split, own & (jnp.arange(size)[:, None] != first), ~own)
+    second = _place_of_rank(among, jnp.where(split, rank_split, rank_merge))
+    # The same anchor as by chance where the density says nothing.
+    alike = jnp.all(by_density == by_chance, axis=0)
+    drawn = choose_by_native_code(jnp.where(alike, 1, by_density), u).astype(second.dtype)
+    second = jnp.where(split | chance | alike, second, drawn)
+    target = labels[second]
+    able = active & (number > 0) & jnp.any(among, axis=0)
+    moved = able & _are_moved(jnp.where(able, first, size), target, split, active)
+    order = jnp.argsort(~moved, stable=True).astype(jnp.int32)
+    inside = moved[order]
+    return _Cells(
+        first=jnp.where(inside, order, width),
+        second=jnp.where(inside, target[order], width),
+        split=split[order],
+        blind=blind[order],
+        places=jnp.stack([first, second], axis=1)[order],
+        weight=(by_chance + by_density)[second, sticks][order],
+        number=jnp.sum(moved, dtype=jnp.int32),
     )
-    return apart, sizes
+
+
+def _are_moved(
+    place: jax.Array, target: jax.Array, split: jax.Array, active: jax.Array
+) -> jax.Array:
+    """Return which clusters have cells that are moved, bool [G].
+
+    `place` is that of the first anchor in the list, the length of the list without anchors, and
+    `target` the cluster of the second one.
+    """
+    earliest = place.at[target].min(place)
+    return (earliest == place) & (earliest[target] == place) & (split | ~active[target])
+
+
+def _place_of_rank(counted: jax.Array, rank: jax.Array) -> jax.Array:
+    """Return the places in columns of a mask [L, G] that have a rank, from 0 on, among the set."""
+    before = jnp.cumsum(counted, axis=0) <= rank
+    return jnp.minimum(jnp.sum(before, axis=0, dtype=jnp.int32), counted.shape[0] - 1)
 
 
 def _find_members(
-    key: jax.Array, labels: jax.Array, anchor: jax.Array, second: jax.Array
+    labels: jax.Array, occupancy: jax.Array, cells: _Cells, listed: jax.Array
 ) -> _Members:
-    """Draw the second anchor from a cluster, and find all rows in the clusters of both anchors.
+    width, capacity = cells.first.shape[0], occupancy.shape[0]
+    numbers = jnp.arange(width)
+    of_stick = jnp.full(capacity, width, jnp.int32)
+    for sticks in (cells.first, cells.second):
+        of_stick = of_stick.at[sticks].set(numbers, mode="drop")
+    cell = of_stick[labels]
+    sizes = jnp.zeros(width, jnp.int32).at[of_stick].add(occupancy, mode="drop")
+    return _Members(
+        ids=jnp.argsort(cell).astype(jnp.int32),
+        cell=cell,
+        ends=jnp.cumsum(sizes),
+        sizes=sizes,
+        anchors=listed[cells.places],
+    )
 
-    The result is invalid if the cluster has no other row.
-    """
-    n = labels.shape[0]
-    numbers = lax.iota(jnp.int32, n)
-    others = jnp.cumsum((labels == second) & (numbers != anchor))
-    rank = jax.random.randint(key, (), 0, jnp.maximum(others[-1], 1))
-    anchors = jnp.stack([anchor, _row_of_rank(others, rank).astype(anchor.dtype)])
-    inside = (labels == labels[anchor]) | (labels == second)
-    place = jnp.where(inside, jnp.cumsum(inside) - 1, n)
-    ids = jnp.full(n, n, jnp.int32).at[place].set(numbers, mode="drop")
-    return _Members(ids, jnp.sum(inside, dtype=jnp.int32), anchors)
+
+def _launch(
+    key: jax.Array,
+    family: Family,
+    rows: PyTree,
+    labels: jax.Array,
+    cells: _Cells,
+    members: _Members,
+    rounds: int,
+) -> _Groups:
+    """Return the groups in which the launch of each cell ends; of a merge, its clusters."""
+    width, n = cells.first.shape[0], labels.shape[0]
+    key_groups, key_sides = jax.random.split(key)
+    dtype = jnp.result_type(float)
+
+    def of_anchors(cell: jax.Array | int) -> PyTree:
+        some = family_rows.take(rows, members.anchors[cell])
+        return family.statistics(some, jnp.arange(2, dtype=jnp.int32), 2)
+
+    none = jax.tree.map(
+        lambda leaf: jnp.zeros((width, *leaf.shape), leaf.dtype), jax.eval_shape(of_anchors, 0)
+    )
+    statistics = lax.fori_loop(
+        0,
+        cells.number,
+        lambda i, sums: jax.tree.map(lambda leaf, new: leaf.at[i].set(new), sums, of_anchors(i)),
+        none,
+    )
+    start = _Groups(
+        jnp.full(n, 2, jnp.int32),
+        statistics,
+        jnp.ones((width, 2), jnp.int32),
+        jnp.zeros(width, dtype),
+    )
+
+    def turn(i: jax.Array, groups: _Groups) -> _Groups:
+        sizes = jnp.where(cells.blind[:, None], 1, groups.sizes).astype(dtype)
+        key_turn = jax.random.fold_in(key_groups, i)
+
+        def draw(block: jax.Array | int) -> tuple[jax.Array, PyTree]:
+            key_shares, key_atoms = jax.random.split(jax.random.fold_in(key_turn, block))
+            statistics, own = block_of((groups.statistics, sizes), block)
+            pairs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), statistics)
+            atoms = draw_atoms(family, key_atoms, pairs)
+            return draws.log_dirichlet(key_shares, own), jax.tree.map(
+                lambda leaf: leaf.reshape(-1, 2, *leaf.shape[1:]), atoms
+            )
+
+        log_shares, atoms = in_blocks(draw, cells.number, width)
+        # For a merge, the last round scores the present groups instead of drawing.
+        drawn = cells.split | (i < rounds)
+        present = (labels == cells.second.at[members.cell].get(mode="clip")).astype(jnp.int32)
+        key = jax.random.fold_in(key_sides, i)
+        return _choose(key, family, rows, cells, members, atoms, log_shares, present, drawn)
+
+    return lax.fori_loop(0, rounds + 1, turn, start)
 
 
 def _choose(
     key: jax.Array,
     family: Family,
     rows: PyTree,
+    cells: _Cells,
     members: _Members,
     atoms: PyTree,
     log_shares: jax.Array,
     present: jax.Array,
     drawn: jax.Array,
-    blind: jax.Array,
 ) -> _Groups:
-    """Draw for every row involved, except the anchors, one of two atoms.
+    """Draw for every row of the cells, except the anchors, one of two atoms.
 
-    If `drawn` is false, the choices are those of `present`; if `blind` is true, by shares alone.
+    Where `drawn` is false, the choices are those of `present`; in blind moves, by shares alone.
     """
-    n = members.ids.shape[0]
+    n, width = members.ids.shape[0], cells.first.shape[0]
     shapes = jax.eval_shape(
         lambda: family.statistics(
             family_rows.take(rows, members.ids[:1]), jnp.zeros(1, jnp.int32), 2
@@ -355,37 +427,116 @@ def _choose(
         size = sum(leaf.size for leaf in jax.tree.leaves(shapes)) // 2
         most = min(_CHUNK, max(_LEAST_CHUNK, _STATISTICS_AT_ONCE // size))
     step = min(most, n)
-    ids = jnp.pad(members.ids, (0, -n % step), constant_values=n)
+    ids = jnp.pad(members.ids, (0, step), constant_values=n)
+    last = jnp.cumsum(-(-members.sizes // step))  # the pieces of each cell end before this one
 
-    def chunk(loop: tuple[jax.Array, _Groups]) -> tuple[jax.Array, _Groups]:
-        first, groups = loop
+    def piece(i: jax.Array, groups: _Groups) -> _Groups:
+        cell = jnp.sum(last <= i)
+        place = jnp.where(cell > 0, last[cell - 1], 0)
+        first = members.ends[cell] - members.sizes[cell] + (i - place) * step
         numbers = lax.dynamic_slice(ids, (first,), (step,))
+        numbers = jnp.where(first + jnp.arange(step) < members.ends[cell], numbers, n)
+        own_atoms, shares, anchors = jax.tree.map(
+            lambda leaf: leaf[cell], (atoms, log_shares, members.anchors)
+        )
         some = family_rows.take(rows, numbers)
-        log_f = jnp.where(blind, 0, family.log_likelihood(some, atoms)) + log_shares
+        log_f = family.log_likelihood(some, own_atoms)
+        log_f = jnp.where(cells.blind[cell], 0, log_f) + shares
         log_odds = log_f[:, 1] - log_f[:, 0]
-        words, _ = words_by_native_code(jax.random.fold_in(key, first), step, log_odds.dtype)
+        words, _ = words_by_native_code(jax.random.fold_in(key, i), step, log_odds.dtype)
         chance = uniform.uniform(words, log_odds.dtype)
         side = (chance < jax.nn.sigmoid(log_odds)).astype(jnp.int32)
-        side = jnp.where(drawn, side, present.at[numbers].get(mode="clip"))
-        anchor = (numbers == members.anchors[0]) | (numbers == members.anchors[1])
-        side = jnp.where(anchor, (numbers == members.anchors[1]).astype(jnp.int32), side)
+        side = jnp.where(drawn[cell], side, present.at[numbers].get(mode="clip"))
+        anchor = (numbers == anchors[0]) | (numbers == anchors[1])
+        side = jnp.where(anchor, (numbers == anchors[1]).astype(jnp.int32), side)
         inside = numbers < n
         side = jnp.where(inside, side, 2)
         log_p = jax.nn.log_sigmoid(jnp.where(side == 1, log_odds, -log_odds))
-        log_q = groups.log_q + jnp.sum(jnp.where(inside & ~anchor, log_p, 0))
-        added = family.statistics(some, side, 2)
-        return first + step, _Groups(
+        log_q = jnp.sum(jnp.where(inside & ~anchor, log_p, 0))
+        own = jax.tree.map(lambda leaf: leaf[cell], groups.statistics)
+        added = add(own, family.statistics(some, side, 2))
+        return _Groups(
             groups.sides.at[numbers].set(side, mode="drop"),
-            add(groups.statistics, added),
-            groups.sizes.at[side].add(1, mode="drop"),
-            log_q,
+            jax.tree.map(lambda leaf, new: leaf.at[cell].set(new), groups.statistics, added),
+            groups.sizes.at[cell, side].add(1, mode="drop"),
+            groups.log_q.at[cell].add(log_q),
         )
 
     start = _Groups(
         jnp.full(n, 2, jnp.int32),
-        no_loss(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)),
-        jnp.zeros(2, jnp.int32),
-        jnp.zeros((), log_shares.dtype),
+        no_loss(jax.tree.map(lambda leaf: jnp.zeros((width, *leaf.shape), leaf.dtype), shapes)),
+        jnp.zeros((width, 2), jnp.int32),
+        jnp.zeros(width, log_shares.dtype),
     )
-    loop = lax.while_loop(lambda loop: loop[0] < members.size, chunk, (jnp.int32(0), start))
-    return loop[1]._replace(statistics=jax.tree.map(jnp.add, *loop[1].statistics))
+    groups = lax.fori_loop(0, last[-1], piece, start)
+    return groups._replace(statistics=jax.tree.map(jnp.add, *groups.statistics))
+
+
+def _log_apart(family: Family, groups: _Groups, number: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return what sizes and evidences of two groups contribute to the log ratio to their union.
+
+    The smaller of two groups is scored alone and given the larger one, so that the subtracted
+    numbers are only as large as its evidence.
+    """
+    assert family.log_evidence is not None
+    log_evidence = family.log_evidence
+
+    def of_block(i: jax.Array | int) -> jax.Array:
+        statistics, sizes = block_of((groups.statistics, groups.sizes), i)
+        one, other = (jax.tree.map(lambda leaf, j=j: leaf[:, j], statistics) for j in (0, 1))
+        smaller = sizes[:, 0] < sizes[:, 1]
+        few, many = where(smaller, one, other), where(smaller, other, one)
+        # Evidences alone and given the larger group, in one call to save compile time.
+        given = jax.tree.map(lambda leaf: jnp.concatenate([jnp.zeros_like(leaf), leaf]), many)
+        twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), few)
+        return log_evidence(twice, given).reshape(2, BLOCK).T.astype(groups.log_q.dtype)
+
+    alone, together = in_blocks(of_block, number, groups.sizes.shape[0]).T
+    sizes = jnp.maximum(groups.sizes, 1).astype(groups.log_q.dtype)
+    few, many = jnp.min(sizes, axis=1), jnp.max(sizes, axis=1)
+    # log Gamma(m) Gamma(l) / Gamma(m + l), without the difference of large numbers
+    return gammaln(few) - log_rising(many, few), alone - together
+
+
+def _done(
+    labels: jax.Array,
+    statistics: PyTree,
+    occupancy: jax.Array,
+    cells: _Cells,
+    members: _Members,
+    groups: _Groups,
+    accepted: jax.Array,
+) -> Proposal:
+    """Return the state after the accepted moves, or with the number of sticks that it needs."""
+    capacity = occupancy.shape[0]
+    splits = accepted & cells.split
+    rank = jnp.cumsum(splits) - 1
+    empty = jnp.argsort(occupancy > 0, stable=True).astype(labels.dtype)
+    short = jnp.sum(splits) - jnp.sum(occupancy == 0)
+    accepted &= short <= 0
+    second = jnp.where(cells.split, empty.at[rank].get(mode="clip"), cells.second)
+    targets = jnp.stack([cells.first, jnp.where(cells.split, second, cells.first)], axis=1)
+    moves = jnp.append(accepted, False)[members.cell]
+    side = jnp.minimum(groups.sides, 1)
+    moved = targets.at[members.cell, side].get(mode="clip")
+
+    def merged(leaf: jax.Array) -> jax.Array:
+        split = cells.split.reshape(-1, *[1] * (leaf.ndim - 1))
+        both = jnp.stack([leaf[:, 0] + leaf[:, 1], 0 * leaf[:, 1]], axis=1)
+        return jnp.where(split, leaf, both)
+
+    places = jnp.where(accepted[:, None], jnp.stack([cells.first, second], axis=1), capacity)
+    sums, sizes = jax.tree.map(merged, (groups.statistics, groups.sizes))
+    statistics, occupancy = jax.tree.map(
+        lambda leaf, new: leaf.at[places].set(new.astype(leaf.dtype), mode="drop"),
+        (statistics, occupancy),
+        (sums, sizes),
+    )
+    return Proposal(
+        labels=jnp.where(moves, moved, labels).astype(labels.dtype),
+        statistics=statistics,
+        occupancy=occupancy,
+        proposed=cells.number,
+        accepted=jnp.sum(accepted, dtype=jnp.int32),
+        needed=jnp.where(short > 0, capacity + short, 0).astype(jnp.int32),
+    )

@@ -153,6 +153,27 @@ def by_blocks(draw: Callable, key: jax.Array, *trees: PyTree, at_once: bool = Fa
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), drawn)
 
 
+def block_of(tree: PyTree, i: jax.Array | int) -> PyTree:
+    """Return a block of sticks or cells."""
+    return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, i * BLOCK, BLOCK), tree)
+
+
+def in_blocks(make: Callable[[jax.Array | int], PyTree], number: jax.Array, width: int) -> PyTree:
+    """Return what `make` returns for each block, leaves [width, ...]; 0 beyond the first number."""
+
+    def turn(i: jax.Array, made: PyTree) -> PyTree:
+        return jax.tree.map(
+            lambda leaf, new: lax.dynamic_update_slice_in_dim(leaf, new, i * BLOCK, axis=0),
+            made,
+            make(i),
+        )
+
+    none = jax.tree.map(
+        lambda leaf: jnp.zeros((width, *leaf.shape[1:]), leaf.dtype), jax.eval_shape(make, 0)
+    )
+    return lax.fori_loop(0, -(-number // BLOCK), turn, none)
+
+
 def where(condition: jax.Array, yes: PyTree, no: PyTree) -> PyTree:
     """Choose between two trees stick by stick: condition [C], leaves [C, ...]."""
     return jax.tree.map(

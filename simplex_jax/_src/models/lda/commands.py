@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax._src import corpus as corpora
-from simplex_jax._src.cli import console, counts, edits, options, single_cells
+from simplex_jax._src.cli import console, counts, edits, options
 from simplex_jax._src.cli.commands import Commands, load
 from simplex_jax._src.cli.console import one_line_errors, usage
 from simplex_jax._src.cli.options import declared_options
@@ -342,8 +342,7 @@ def _announce(plan: Plan) -> str:
             "on the corpora that we measured; --time-limit bounds it"
         )
     if on_disk(plan.train, settings):
-        size = data.size_of(plan.train)
-        lines.append(feed.describe_disk(size.tokens, (settings.num_topics, size.words)))
+        lines.append(feed.describe_disk(data.size_of(plan.train).tokens, settings.num_topics))
     if least := vocabulary.suggest(data.in_memory(plan.data), 10):
         shown = ", ".join(f"{entry.word} ({100 * entry.share:.0f}%)" for entry in least)
         lines.append(f"least informative words: {shown}; leave them out with --drop-words FILE")
@@ -713,7 +712,6 @@ COMMANDS = Commands(
         effects,
         correlate,
         edits.edit_command(MODEL, _outcome, _documents, _completed, _lost),
-        single_cells.export_command(MODEL),
         store_command,
     ),
     memory=lambda plan: memory.estimate(plan.train, plan.settings, heldout=plan.heldout),

@@ -477,6 +477,10 @@ _ROOM = 2**20
 _PIECE = 4096
 _GRID_BITS = 10
 
+# The same of products of rows: up to 2^14 units each.
+_PRODUCTS, _LEAST_PRODUCTS = 1024, 32
+_PRODUCT_BITS = 7
+
 
 def sums(
     features: Callable[[jax.Array], jax.Array],
@@ -513,7 +517,7 @@ def sums(
         values = features(some)
         # A NaN must affect only the sums of its own cluster.
         peak = jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0), axis=0)
-        grid = _power_of_two(peak)
+        grid = _power_of_two(peak, _GRID_BITS)
         coarse = jnp.round(values / grid) * grid
         added = by_label(coarse, where)
         new = total + added
@@ -529,15 +533,53 @@ def sums(
     return total + lost
 
 
-def _power_of_two(peak: jax.Array) -> jax.Array:
+def products(rows: jax.Array, labels: jax.Array, num_clusters: int) -> jax.Array:
+    """Return the sums of y y' over the rows y of each cluster, [K, p, p], accurate to rounding.
+
+    As `sums`, without the products of single rows, by products of matrices: of rows [n, p] in order
+    of their clusters, in pieces of one cluster each. Multiples of the grid have few bits, so that
+    the sums of their products are exact.
+    """
+    n, p = rows.shape
+    step = max(1, min(n, _PRODUCTS, max(_LEAST_PRODUCTS, n // num_clusters)))
+    labels = jnp.where((labels < 0) | (labels > num_clusters), num_clusters, labels)
+    sizes = jnp.zeros(num_clusters, jnp.int32).at[labels].add(1, mode="drop")
+    ends, last = jnp.cumsum(sizes), jnp.cumsum(-(-sizes // step))
+    order = jnp.pad(jnp.argsort(labels).astype(jnp.int32), (0, step), constant_values=n)
+
+    def piece(i: jax.Array, sums: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        total, lost = sums
+        k = jnp.sum(last <= i)
+        first = ends[k] - sizes[k] + (i - jnp.where(k > 0, last[k - 1], 0)) * step
+        ids = lax.dynamic_slice(order, (first,), (step,))
+        inside = first + lax.iota(jnp.int32, step) < ends[k]
+        values = jnp.where(inside[:, None], rows.at[ids].get(mode="clip"), 0)
+        peak = jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0), axis=0)
+        grid = _power_of_two(peak, _PRODUCT_BITS)
+        coarse = jnp.round(values / grid) * grid
+        rest = values - coarse
+        added = jnp.matmul(coarse.T, coarse, precision="highest")
+        half = jnp.matmul(rest.T, coarse + rest / 2, precision="highest")
+        old = total[k]
+        new = lax.optimization_barrier(old + added)
+        back = lax.optimization_barrier(new - old)
+        error = (old - (new - back)) + (added - back)
+        return total.at[k].set(new), lost.at[k].add(error + half + half.T)
+
+    none = jnp.zeros((num_clusters, p, p), rows.dtype)
+    total, lost = lax.fori_loop(0, last[-1], piece, (none, none))
+    return total + lost
+
+
+def _power_of_two(peak: jax.Array, bits: int) -> jax.Array:
     """Return the grid for features of at most `peak`, at least 0: exact powers of two.
 
     By the bits of the exponent: `exp2` may be inexact in compiled code, and `frexp` and `ldexp` are
     far longer programs. The least power is the smallest normal number.
     """
     mantissa = jnp.finfo(peak.dtype).nmant
-    bits = lax.bitcast_convert_type(peak, jnp.dtype(f"int{8 * peak.dtype.itemsize}"))
-    exponent = jnp.maximum((bits >> mantissa) + 1 - _GRID_BITS, 1)
+    words = lax.bitcast_convert_type(peak, jnp.dtype(f"int{8 * peak.dtype.itemsize}"))
+    exponent = jnp.maximum((words >> mantissa) + 1 - bits, 1)
     return lax.bitcast_convert_type(exponent << mantissa, peak.dtype)
 
 

@@ -297,15 +297,10 @@ def _statistics(
     centre: jax.Array, rows: jax.Array, labels: jax.Array, num_clusters: int
 ) -> Moments:
     y, present = _deviation(centre, rows)
-    p = centre.shape[0]
-
-    # Both kinds of sums in one call, so that one loop is compiled.
-    def features(y: jax.Array) -> jax.Array:
-        return jnp.concatenate([y, (y[:, :, None] * y[:, None, :]).reshape(-1, p * p)], axis=1)
-
-    sums = by_label.sums(features, p * (p + 1), y, labels, num_clusters)
+    # The sums of rows are those of products with 1.
+    sums = by_label.products(jnp.pad(y, ((0, 0), (0, 1)), constant_values=1), labels, num_clusters)
     number = by_label.counts(present, labels, num_clusters)
-    return Moments(number, sums[:, :p], sums[:, p:].reshape(-1, p, p))
+    return Moments(number, sums[:, :-1, -1], sums[:, :-1, :-1])
 
 
 def _deviation(centre: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -526,17 +521,18 @@ def _log_predictive(prior: _Prior, rows: Any) -> jax.Array:
 
 
 def _log_evidence(prior: _Prior, statistics: Moments, given: Moments | None = None) -> jax.Array:
-    if given is None:
-        given = jax.tree.map(jnp.zeros_like, statistics)
+    if given is None:  # the same for all
+        given = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[:1]), statistics)
     before = _posterior(prior, given)
     after = _posterior(prior, jax.tree.map(jnp.add, given, statistics))
     p = prior.mean.shape[0]
     n = statistics.number.astype(prior.mean.dtype)
-    factors = cholesky(jnp.stack([before.scale, after.scale]))
+    factors = cholesky(jnp.concatenate([before.scale, after.scale]))
     logs = 2 * jnp.sum(jnp.log(jnp.diagonal(factors, axis1=-2, axis2=-1)), axis=-1)
+    log_before, log_after = jnp.split(logs, [before.scale.shape[0]])
     degrees = (before.freedom[:, None] - jnp.arange(p, dtype=n.dtype)) / 2
     log_gammas = jnp.sum(log_rising(degrees, n[:, None] / 2), axis=-1)
-    log_dets = 0.5 * (n * logs[1] + before.freedom * (logs[1] - logs[0]))
+    log_dets = 0.5 * (n * log_after + before.freedom * (log_after - log_before))
     return (
         log_gammas - log_dets - 0.5 * p * (n * math.log(math.pi) + jnp.log1p(n / before.strength))
     )
