@@ -28,7 +28,6 @@ from tables import markdown
 
 from simplex_jax._src.base import Info, Kernel, PyTree, State
 from simplex_jax._src.batches import Stream
-from simplex_jax._src.runtime.driver import position_of
 
 sys.path.append(str(Path(__file__).parents[1]))
 import kept as kept_results
@@ -139,6 +138,10 @@ def key_of(seed: int, name: str) -> jax.Array:
     return jax.random.fold_in(jax.random.key(seed), zlib.crc32(name.encode()))
 
 
+def _position(state: State, info: Info) -> PyTree:
+    return state.position
+
+
 def trace(
     key: jax.Array,
     kernel: Kernel,
@@ -148,7 +151,7 @@ def trace(
     burn_in: int,
     kept: int,
     thin: int = 1,
-    collect: Callable[[State, Info], PyTree] = position_of,
+    collect: Callable[[State, Info], PyTree] = _position,
 ) -> PyTree:
     """Return what `collect` gives for every `thin`-th update after the first `burn_in`.
 
