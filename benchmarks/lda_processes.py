@@ -4,7 +4,9 @@
 
 A single process has all cores; several communicate by gloo, each with one core, its own if there
 are enough. Runs alternate, over the synthetic store of `lda_growth.py`. The rate is that of
-training after its first third, by the times in metrics.jsonl, evaluations included.
+training after its first third, by the times in metrics.jsonl: those of updates, with their waiting
+for other processes, but without evaluations and samples. `with_hooks` is the rate by the clock,
+with these.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,15 +27,18 @@ from lda_growth import blocks
 from simplex_jax._src.corpus import store
 
 
-def rate(
+def rates(
     path: Path,
     topics: int,
     passes: int,
     processes: int,
     place: Path,
     program: Sequence[str] = ("-m", "simplex_jax"),
-) -> float:
-    """Return the tokens per second of a run of the program, given as Python arguments."""
+) -> tuple[float, float]:
+    """Return the tokens per second of a run of the program, given as Python arguments.
+
+    The first is that of updates alone, the second by the clock.
+    """
     cores = sorted(os.sched_getaffinity(0))
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -41,7 +47,8 @@ def rate(
     command = [sys.executable, *program, "lda", str(path), "--out", str(out)]
     command += ["--topics", str(topics), "--passes", str(passes), "--overwrite", "--quiet"]
     command += ["--checkpoint-every", "100000", "--holdout", "200"]
-    running = []
+    running, lines, seen = [], out / "metrics.jsonl", []
+    lines.unlink(missing_ok=True)
     for number in range(processes):
         own = [] if processes == 1 else ["--coordinator", coordinator]
         own += [] if processes == 1 else ["--processes", str(processes), "--process", str(number)]
@@ -54,12 +61,18 @@ def rate(
                 preexec_fn=lambda pinned=pinned: os.sched_setaffinity(0, pinned),
             )
         )
-    if any(process.wait() for process in running):
+    while any(process.poll() is None for process in running):
+        number = len(lines.read_bytes().splitlines()) if lines.exists() else 0
+        seen += [time.perf_counter()] * (number - len(seen))
+        time.sleep(0.05)
+    if any(process.returncode for process in running):
         raise SystemExit("a run failed")
-    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    first = rows[len(rows) // 3]
-    tokens = store.open(path).tokens * (rows[-1]["passes"] - first["passes"])
-    return tokens / (rows[-1]["seconds"] - first["seconds"])
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    third = len(rows) // 3
+    tokens = store.open(path).tokens * (rows[-1]["passes"] - rows[third]["passes"])
+    return tokens / (rows[-1]["seconds"] - rows[third]["seconds"]), tokens / (
+        seen[-1] - seen[third]
+    )
 
 
 def main() -> None:
@@ -78,14 +91,15 @@ def main() -> None:
         words = [f"w{number}" for number in range(options.words)]
         store.write_blocks(path, blocks(options.tokens, options.words), words)
         for topics in options.topics:
-            rates: dict[int, list[float]] = {number: [] for number in (1, *options.processes)}
+            measured: dict[int, list] = {number: [] for number in (1, *options.processes)}
             for _ in range(options.repeats):
-                for processes, result in rates.items():
-                    result.append(rate(path, topics, options.passes, processes, Path(folder)))
-            medians = {processes: float(np.median(result)) for processes, result in rates.items()}
+                for processes, result in measured.items():
+                    result.append(rates(path, topics, options.passes, processes, Path(folder)))
+            medians = {number: np.median(result, axis=0) for number, result in measured.items()}
             corpus = {"topics": topics, "tokens": options.tokens, "words": options.words}
             for processes, median in medians.items():
-                speed = {"tokens_per_second": median, "share": median / medians[1]}
+                speed = {"tokens_per_second": median[0], "share": median[0] / medians[1][0]}
+                speed |= {"with_hooks": median[1], "share_with_hooks": median[1] / medians[1][1]}
                 rows.append(corpus | {"processes": processes} | speed)
                 print(json.dumps(rows[-1]), flush=True)
     if options.keep:

@@ -16,7 +16,7 @@ from pathlib import Path
 import kept
 import numpy as np
 from lda_growth import blocks
-from lda_processes import rate
+from lda_processes import rates
 
 from simplex_jax._src.corpus import store
 
@@ -29,7 +29,7 @@ PROGRAMS = {"shared": _PROGRAM, "each all": _APART + _PROGRAM}
 
 def compared(tokens: int, options: argparse.Namespace) -> dict[str, float]:
     """Return the median rates over a store with this many tokens."""
-    rates: dict[str, list[float]] = {name: [] for name in PROGRAMS}
+    found: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     samples = set()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "store")
@@ -38,9 +38,9 @@ def compared(tokens: int, options: argparse.Namespace) -> dict[str, float]:
         for _ in range(options.repeats):
             for name, code in PROGRAMS.items():
                 arguments = (path, options.topics, options.passes, options.processes)
-                rates[name].append(rate(*arguments, Path(folder), ("-c", code)))
+                found[name].append(rates(*arguments, Path(folder), ("-c", code))[0])
                 samples.add(Path(folder, f"run-{options.processes}", "topics.npz").read_bytes())
-    shared, each_all = (float(np.median(rates[name])) for name in PROGRAMS)
+    shared, each_all = (float(np.median(found[name])) for name in PROGRAMS)
     return {
         "processes": options.processes,
         "topics": options.topics,
