@@ -1,6 +1,6 @@
-"""Do the intervals of LDA cover the truth? On simulated corpora, beside scikit-learn's LDA.
+"""Do the intervals of LDA cover the truth? On simulated corpora, beside other packages.
 
-    python benchmarks/lda_coverage.py [--corpora 500] [--out FILE]
+    python benchmarks/lda_coverage.py [--corpora 500] [--keep FILE]
 
 Corpora are drawn from the cases of `CASES` in turn; each has 300 words and two random groups of
 documents. `lda.fit` has its defaults, and the true concentrations unless the case says "learned".
@@ -17,24 +17,41 @@ affinities. None is left out because it is far from its partner, which would fla
 only those that the fit withholds, because not all chains have the topic, or because the effective
 samples of its prevalence are too few (`diagnostics.rough`).
 
-Beside it, on the same corpora, scikit-learn's LDA, with the true concentrations also where ours are
-learned: its variational posterior, and on one corpus in `--bootstrap-every` percentiles over
-`--replicates` fits of resampled documents, matched with the first fit. Its effects are regressions
-on point estimates. Nothing there says which topics to trust, so nothing is withheld.
+Beside it, on the same corpora, with the true concentrations also where ours are learned:
 
-500 corpora take about seven hours on two cores.
+- scikit-learn's LDA: its variational posterior, with regressions on point estimates, and on one
+  corpus in `--bootstrap-every` percentiles over `--replicates` fits of resampled documents, matched
+  with the first fit;
+- topica's STM with the groups as covariate: draws of the proportions from its variational
+  posterior, and its regression on them. Its proportions are logistic normal, and it has no
+  posterior of topics;
+- topica's LDA, a chain of its Gibbs sampler: the proportions of 100 of its states, and its
+  regression on them.
+
+Nothing there says which topics to trust, so nothing is withheld. topica (`pip install topica`) is
+left out if it is not installed. Its prevalence is the mean proportion, weighted by lengths.
+
+Each corpus is fitted on one core, as many at a time as there are cores. The rows in `--keep` stay,
+so that a run that was ended goes on where it was, if the code is the same.
 """
 
 import argparse
+import functools
+import importlib.util
+import multiprocessing
+import os
+import queue
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import kept
 import numpy as np
 import scipy.sparse as sp
+import sources
 from scipy import special, stats
 from sklearn.decomposition import LatentDirichletAllocation
 
@@ -53,12 +70,16 @@ WORDS = 300
 LEVELS = (0.5, 0.8, 0.95)
 LEADING = 10
 KEPT, SWEEPS = 50, 25
+DRAWS = 100  # of topica
 QUANTITIES = (
     *("prevalence", "leading words", "proportions", "largest proportions"),
     *("group means", "group differences"),
 )
 OURS = "simplex_jax"
 VARIATIONAL, BOOTSTRAP = "scikit-learn, variational", "scikit-learn, bootstrap"
+STM, GIBBS = "topica, STM", "topica, LDA"
+METHODS = (OURS, VARIATIONAL, BOOTSTRAP, STM, GIBBS)
+REASONS = ("withheld_not_in_all_chains", "withheld_few_samples")
 
 
 class Case(NamedTuple):
@@ -109,16 +130,65 @@ def main() -> None:
     parser.add_argument("--corpora", type=int, default=500)
     parser.add_argument("--bootstrap-every", type=int, default=10)
     parser.add_argument("--replicates", type=int, default=40)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    for seed in range(options.corpora):
-        replicates = 0 if seed % options.bootstrap_every else options.replicates
-        rows += judge(seed, replicates)
-        print(f"{seed + 1} corpora", flush=True)
-        if options.out:  # after each, since a run takes hours
-            kept.write(options.out, rows, levels=LEVELS)
+    rows = earlier(options.keep) if options.keep and options.keep.exists() else []
+    done = {row["seed"] for row in rows}
+    waiting = [seed for seed in range(options.corpora) if seed not in done]
+    for found in in_processes(waiting, options.bootstrap_every, options.replicates):
+        rows += found
+        done.add(found[0]["seed"])
+        print(f"{len(done)} corpora", flush=True)
+        if options.keep:  # after each, since a run takes hours
+            begun = options.keep.with_suffix(".part")
+            kept.write(begun, sorted(rows, key=lambda row: row["seed"]), levels=LEVELS)
+            begun.replace(options.keep)
     print(*table(rows), sep="\n")
+
+
+def earlier(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a run that was ended.
+
+    Raises:
+        ValueError: Other code made them, so that they cannot be counted with those of today.
+    """
+    found = kept.read(path)
+    if found["about"]["digest"] != sources.digest(Path(__file__)):
+        raise ValueError(f"other code has made {path}: give another file, or remove it")
+    return found["rows"]
+
+
+def in_processes(
+    seeds: list[int], bootstrap_every: int, replicates: int
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of each corpus, several at a time on one core each."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of the processes
+    context = multiprocessing.get_context("spawn")
+    free: queue.Queue[ProcessPoolExecutor] = queue.Queue()
+    for core in os.sched_getaffinity(0):
+        # Compiled programs of all corpora would fill the memory of one process.
+        free.put(
+            ProcessPoolExecutor(
+                *(1, context, os.sched_setaffinity, (0, {core})), max_tasks_per_child=10
+            )
+        )
+
+    def run(seed: int) -> list[dict[str, Any]]:
+        process = free.get()
+        try:
+            return process.submit(
+                rows_of, seed, 0 if seed % bootstrap_every else replicates
+            ).result()
+        finally:
+            free.put(process)
+
+    with ThreadPoolExecutor(free.qsize()) as threads:
+        for future in as_completed([threads.submit(run, seed) for seed in seeds]):
+            yield future.result()
+
+
+def rows_of(seed: int, replicates: int) -> list[dict[str, Any]]:
+    return list(judge(seed, replicates))
 
 
 def simulate(case: Case, seed: int) -> Truth:
@@ -146,11 +216,13 @@ def judge(seed: int, replicates: int = 0) -> Iterator[dict[str, Any]]:
     case, truth = CASES[name], simulate(CASES[name], seed)
     methods = {OURS: ours, VARIATIONAL: variational}
     if replicates:
-        methods[BOOTSTRAP] = lambda case, truth, seed: bootstrap(case, truth, seed, replicates)
+        methods[BOOTSTRAP] = functools.partial(bootstrap, replicates=replicates)
+    if importlib.util.find_spec("topica"):
+        methods |= {STM: topica_stm, GIBBS: topica_lda}
     for method, fit in methods.items():
-        begun = time.perf_counter()
+        begun = time.process_time()
         intervals, withheld = fit(case, truth, seed)
-        seconds = time.perf_counter() - begun
+        seconds = time.process_time() - begun
         for quantity, (true, lower, upper) in intervals.items():
             held = ((lower <= true) & (true <= upper)).reshape(len(LEVELS), -1).sum(axis=1)
             row = {"seed": seed, "case": name, "method": method, "quantity": quantity}
@@ -275,7 +347,7 @@ def bootstrap(
     """Return percentile intervals over fits of resampled documents."""
     first = peer(case, truth.counts, seed)
     rng = np.random.default_rng(seed)
-    topics, prevalence, proportions = [], [], []
+    topics, prevalence, proportions, effects = [], [], [], []
     for replicate in range(replicates):
         rows = rng.integers(case.documents, size=case.documents)
         model = peer(case, truth.counts[rows], 1000 * (seed + 1) + replicate)
@@ -286,6 +358,9 @@ def bootstrap(
         prevalence.append(counted / counted.sum())
         gamma = gammas(model, truth.counts, case)[:, order]
         proportions.append(gamma / gamma.sum(axis=1, keepdims=True))
+        first_group, second = (proportions[-1][rows[truth.groups[rows] == g]] for g in (0, 1))
+        means = first_group.mean(axis=0), second.mean(axis=0)
+        effects.append(np.stack([*means, means[1] - means[0]], axis=-1))
     order = matching.match(first.components_, truth.topics).order
     leading = np.argsort(-np.mean(topics, axis=0), axis=1)[:, :LEADING]
     chosen = [np.take_along_axis(topic, leading, axis=1) for topic in topics]
@@ -296,7 +371,66 @@ def bootstrap(
             *by_draws(np.stack(chosen)),
         ),
     }
-    return found | of_documents(np.stack(proportions), truth, order), {}
+    found |= of_documents(np.stack(proportions), truth, order)
+    return found | of_groups(*by_draws(np.stack(effects)), truth, order), {}
+
+
+def topica_stm(case: Case, truth: Truth, seed: int) -> tuple[Intervals, dict[str, int]]:
+    """Return the intervals of topica's structural topic model, from draws of the proportions."""
+    import topica
+
+    model = topica.STM(case.topics, seed=seed)
+    model.fit(texts_of(truth.counts), truth.groups[:, None].astype(float))
+    draws = topica.posterior_theta_samples(model, nsims=DRAWS, seed=seed)
+    return by_topica(model, draws, truth), {}
+
+
+def topica_lda(case: Case, truth: Truth, seed: int) -> tuple[Intervals, dict[str, int]]:
+    """Return the intervals of topica's Gibbs sampler, from states of its chain."""
+    import topica
+
+    model = topica.LDA(
+        case.topics,
+        alpha_sum=case.alpha * case.topics,
+        beta=case.beta,
+        optimize_interval=0,
+        seed=seed,
+    )
+    model.fit(texts_of(truth.counts), iters=1000, num_theta_draws=DRAWS)
+    return by_topica(model, np.asarray(model.theta_draws, np.float64), truth), {}
+
+
+def texts_of(counts: np.ndarray) -> list[list[str]]:
+    """Return the words of each document."""
+    return [[str(word) for word in np.repeat(np.arange(WORDS), row)] for row in counts]
+
+
+def by_topica(model: Any, draws: np.ndarray, truth: Truth) -> Intervals:
+    """Return the intervals of draws of proportions [draws, D, K], and of topica's regression."""
+    import topica
+
+    topics = np.full((draws.shape[2], WORDS), 1e-12)
+    topics[:, [int(word) for word in model.vocabulary]] = model.topic_word
+    order = matching.match(topics, truth.topics).order
+    lengths = truth.counts.sum(axis=1)
+    found: Intervals = {
+        "prevalence": (truth.prevalence[order], *by_draws(lengths @ draws / lengths.sum())),
+        **of_documents(draws, truth, order),
+    }
+    members = np.eye(2)[truth.groups]
+    means = topica.estimate_effect(draws, members, add_intercept=False)
+    differences = topica.estimate_effect(draws, members[:, 1:])
+    centre, error = (
+        np.stack(
+            [
+                [*getattr(mean, name), getattr(difference, name)[1]]
+                for mean, difference in zip(means, differences, strict=True)
+            ]
+        )
+        for name in ("coef", "se")
+    )
+    reach = np.stack([stats.norm.ppf((1 + level) / 2) * error for level in LEVELS])
+    return found | of_groups(centre - reach, centre + reach, truth, order)
 
 
 def peer(case: Case, counts: np.ndarray, seed: int) -> LatentDirichletAllocation:
@@ -378,7 +512,7 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield "| quantity | method | corpora | 50% | 80% | 95% |"
     yield "|---|---|---|---|---|---|"
     for quantity in QUANTITIES:
-        for method in (OURS, VARIATIONAL, BOOTSTRAP):
+        for method in METHODS:
             here = [r for r in rows if (r["quantity"], r["method"]) == (quantity, method)]
             here = [row for row in here if row["intervals"]]
             if here:
@@ -386,19 +520,18 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield from ("", "| case | prevalence | leading words | proportions | withheld |")
     yield "|---|---|---|---|---|"
     by_case = defaultdict(list)
-    for row in rows:
-        if row["method"] == OURS:
-            by_case[row["case"]].append(row)
-    for case, here in by_case.items():
+    mine = [row for row in rows if row["method"] == OURS]
+    for row in mine:
+        by_case[row["case"]].append(row)
+    for case, here in (*by_case.items(), ("all", mine)):
         topics = [row for row in here if row["quantity"] == "prevalence"]
         number = sum(row["topics"] for row in topics)
-        reasons = ("withheld_not_in_all_chains", "withheld_few_samples")
-        apart, few = (sum(row[reason] for row in topics) / number for reason in reasons)
+        apart, few = (sum(row[reason] for row in topics) / number for reason in REASONS)
         held = [
             shares([r for r in here if r["quantity"] == name and r["intervals"]])[-1]
             for name in QUANTITIES[:3]
         ]
-        yield f"| {case} | {' | '.join(held)} | {apart:.0%} not in both chains, {few:.0%} slow |"
+        yield f"| {case} | {' | '.join(held)} | {apart:.0%} not in all chains, {few:.0%} slow |"
 
 
 def shares(rows: list[dict[str, Any]]) -> list[str]:

@@ -7,6 +7,7 @@ correct library with a probability of at most 1e-5, the others of at most 1e-3
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -196,8 +197,7 @@ def test_kernel_keeps_its_promises(getkey):
         state = kernel.init(getkey(), jnp.ones((2, 3)))
         ids, key = stream(getkey(), 0), getkey()
         moved, info = jax.jit(kernel.update)(key, state, ids)
-    shapes = [jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree) for tree in (state, moved)]
-    assert shapes[0] == shapes[1]
+    chex.assert_trees_all_equal_shapes_and_dtypes(moved, state)
     assert float(info.topic_tokens.sum()) == 6
     traces = []
 

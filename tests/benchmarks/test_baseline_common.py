@@ -1,5 +1,6 @@
 """What the baselines of LDA have in common: arguments, evaluation, and that they learn."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -152,4 +153,4 @@ def test_one_topic_and_no_tokens_leave_the_prior(build, getkey):
     state = kernel.init(getkey(), jnp.ones((1, 2)))
     state, info = driver.run(getkey(), kernel, state, stream, 3, collect=lambda state, info: info)
     np.testing.assert_allclose(np.exp(state.position), [[0.25, 0.75]], rtol=1e-5)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(info))
+    chex.assert_tree_all_finite(info)

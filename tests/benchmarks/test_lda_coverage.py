@@ -50,8 +50,8 @@ def test_counts_by_method_and_quantity(monkeypatch):
         return {"prevalence": (truth.prevalence, low, high)}, withheld
 
     monkeypatch.setattr(coverage, "ours", known)
-    rows = list(judge(0, replicates=2))
-    assert len(rows) == 1 + 6 + 4  # the bootstrap has no effects
+    rows = [row for row in judge(0, replicates=2) if not row["method"].startswith("topica")]
+    assert len(rows) == 1 + 6 + 6
     own = rows[0]
     assert [own[f"held_{p}"] for p in (50, 80, 95)] == [1, 2, 2]
     assert own["method"] == OURS
@@ -67,6 +67,54 @@ def test_the_page_has_the_tables_of_the_kept_result():
     for line in coverage.table(rows):
         assert line in page
     assert f"Kept are the first {len({row['seed'] for row in rows})}, which" in page
+
+
+@pytest.mark.parametrize("method", ["topica_stm", "topica_lda"])
+def test_intervals_of_topica(method):
+    """Of draws whose topics are known: each has an interval around its own."""
+    pytest.importorskip("topica")
+    case = Case(topics=3, documents=60, length=40)
+    truth = coverage.simulate(case, 3)
+    intervals, withheld = getattr(coverage, method)(case, truth, 0)
+    assert set(coverage.QUANTITIES) - set(intervals) == {"leading words"}
+    assert not withheld
+    for true, lower, upper in intervals.values():
+        assert lower.shape == upper.shape == (3, *true.shape)
+        assert (lower <= upper).all()
+    true, lower, upper = intervals["group means"]
+    assert true.shape == (3, 2)
+    assert ((lower <= true) & (true <= upper))[-1].mean() > 0.6
+    assert ((lower <= true[::-1]) & (true[::-1] <= upper))[-1].mean() < 0.6
+
+
+def test_a_run_goes_on_where_it_was_ended(monkeypatch, tmp_path, capsys):
+    asked = []
+
+    def fake(seeds, *options):
+        for seed in seeds:
+            asked.append(seed)
+            row = {"seed": seed, "case": "dense", "method": OURS, "quantity": "prevalence"}
+            yield [
+                row
+                | dict.fromkeys(("held_50", "held_80", "held_95", "intervals", "topics"), 1)
+                | dict.fromkeys(coverage.REASONS, 0)
+            ]
+            if seed == 1:
+                return
+
+    monkeypatch.setattr(coverage, "in_processes", fake)
+    monkeypatch.setattr(kept.sources, "digest", lambda script: "one")
+    monkeypatch.setattr(kept, "_code", lambda script: {"script": "x", "digest": "one"})
+    path = tmp_path / "kept.json"
+    monkeypatch.setattr("sys.argv", ["lda_coverage.py", "--corpora", "4", "--keep", str(path)])
+    coverage.main()
+    assert asked == [0, 1]
+    coverage.main()
+    assert asked == [0, 1, 2, 3]
+    assert [row["seed"] for row in kept.read(path)["rows"]] == [0, 1, 2, 3]
+    monkeypatch.setattr(kept.sources, "digest", lambda script: "two")
+    with pytest.raises(ValueError, match="other code"):
+        coverage.main()
 
 
 @functools.cache

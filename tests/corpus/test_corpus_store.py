@@ -8,6 +8,7 @@ import threading
 import time
 import tracemalloc
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -260,7 +261,7 @@ def test_a_batch_is_a_function_of_the_key_and_the_step(stored):
         for mine, other in zip(
             first_batches(stored, 7, KEY, first), whole[first : first + 5], strict=True
         ):
-            jax.tree.map(np.testing.assert_array_equal, mine, other)
+            chex.assert_trees_all_equal(mine, other)
     assert len({batch.tokens.tobytes() for batch in whole}) == 9
     other = first_batches(stored, 7, jax.random.key(8), count=1)[0]
     assert other.tokens.tobytes() != whole[0].tokens.tobytes()

@@ -8,6 +8,7 @@ at most 1e-3.
 import itertools
 import pickle
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,7 +118,7 @@ def test_concentrations_of_each_document_that_are_equal(engine, getkey):
         kernel = block(known, counts, engine=engine)
         state = kernel.init(key, 0, None, arguments, {})
         states.append(kernel.sample(state, arguments, {}))
-    jax.tree.map(np.testing.assert_array_equal, *(state[:3] for state in states))
+    chex.assert_trees_all_equal(*(state[:3] for state in states))
     np.testing.assert_array_equal(states[0].z["n"].sum(axis=1), lengths)
     assert (np.asarray(states[0].labels) < 2).all()
 

@@ -7,6 +7,7 @@ once in 10,000 times.
 from functools import partial
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -187,4 +188,4 @@ def test_moves_by_rows_that_numpyro_subsamples(build) -> None:
     for subsampled in (True, False):
         state = kernel.init(jax.random.key(1), 1, None, (y, subsampled), {})
         moved.append(kernel.sample(state, (y, subsampled), {}).z)
-    jax.tree.map(np.testing.assert_array_equal, *moved)
+    chex.assert_trees_all_equal(*moved)

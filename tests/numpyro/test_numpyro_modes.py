@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -116,8 +117,7 @@ def test_a_site_in_single_precision_beside_double() -> None:
         state = kernel.init(jax.random.key(0), 8, None, (x,), {})
         moved = jax.eval_shape(lambda state: kernel.sample(state, (x,), {}), state)
     assert state.z["y"].dtype == jnp.float32
-    dtypes = [[leaf.dtype for leaf in jax.tree.leaves(tree)] for tree in (state, moved)]
-    assert dtypes[0] == dtypes[1]
+    chex.assert_trees_all_equal_dtypes(state, moved)
 
 
 @pytest.mark.filterwarnings("ignore:with minibatches of 5 of 30 rows")

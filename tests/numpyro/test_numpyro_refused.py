@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpyro
@@ -110,4 +111,4 @@ def test_a_kernel_may_start_again_with_minibatches():
     first(model, kernel=kernel)
     state = first(model, 2, kernel=kernel)
     after = jax.eval_shape(lambda state: kernel.sample(state, (2,), {}), state)
-    assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, after)
+    chex.assert_trees_all_equal_shapes(state, after)

@@ -3,6 +3,7 @@
 import functools
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.export
 import jax.numpy as jnp
@@ -92,12 +93,7 @@ def case(request):
     return CASES[request.param]()
 
 
-def shapes(state):
-    return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
-
-
-def assert_close(first, second):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5), first, second)
+assert_close = functools.partial(chex.assert_trees_all_close, rtol=2e-4, atol=1e-5)
 
 
 def test_structure_is_kept_and_no_key_is_used_twice(case, getkey):
@@ -113,7 +109,7 @@ def check_structure(case, getkey):
     batch = case.stream(getkey(), 0)
     update = jax.jit(case.kernel.update)
     moved, info = update(key, state, batch)
-    assert shapes(moved) == shapes(state)
+    chex.assert_trees_all_equal_shapes_and_dtypes(moved, state)
     assert int(base.current_step(moved)) == 1
     assert jax.tree.leaves(info)
 
@@ -176,8 +172,7 @@ def test_finite_in_float32(name, alpha, getkey):
         1500,
         collect=lambda state, info: (state.position, info),
     )
-    assert np.isfinite(trace).all()
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((info, state)))
+    chex.assert_tree_all_finite((trace, info, state))
     np.testing.assert_allclose(np.exp(trace).sum(axis=-1), 1.0, atol=1e-4)
 
 

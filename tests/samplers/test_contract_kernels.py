@@ -40,10 +40,6 @@ def test_every_sampler_has_a_case():
     assert not without, "give each a line in CASES of a tests/support/contract_*.py"
 
 
-def shapes(tree):
-    return jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), tree)
-
-
 def test_structure_is_kept_and_no_key_is_used_twice(case, getkey):
     with jax.debug_key_reuse(True):
         state = case.kernel.init(getkey(), case.position)
@@ -51,7 +47,7 @@ def test_structure_is_kept_and_no_key_is_used_twice(case, getkey):
         assert base.current_step(state).dtype == jnp.int32
         batch = case.stream(getkey(), 0)
         moved, info = jax.jit(case.kernel.update)(getkey(), state, batch)
-        assert shapes(moved) == shapes(state)
+        chex.assert_trees_all_equal_shapes_and_dtypes(moved, state)
         assert int(base.current_step(moved)) == 1
         assert jax.tree.leaves(info)
 

@@ -6,6 +6,7 @@ the same checks of as many draws.
 
 import itertools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -416,8 +417,8 @@ def test_draws_of_a_block_do_not_depend_on_the_number_of_blocks(name, seed, getk
 
     few = in_blocks(family, jax.tree.map(lambda leaf: leaf[:32], statistics))
     many = in_blocks(family, statistics)
-    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[:2]), few, many)
-    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(many))
+    chex.assert_trees_all_equal(few, jax.tree.map(lambda leaf: leaf[:2], many))
+    chex.assert_tree_all_finite(many)
 
 
 @pytest.mark.slow
@@ -426,13 +427,11 @@ def test_one_program_for_all_hyperparameters_and_several_chains(name, seed) -> N
     rng = np.random.default_rng(seed)
     family, rows = make(name), data(name, rng)
     other = jax.tree.map(lambda leaf: leaf * 1.01, family)
-    traces = 0
+    chex.clear_trace_counter()
 
     @jax.jit
+    @chex.assert_max_traces(n=1)
     def chains(family, rows, labels, atoms):
-        nonlocal traces
-        traces += 1
-
         def one(labels):
             mine = family_rows.take(rows, labels)
             evidence = family.log_evidence(family.statistics(rows, labels, 3))
@@ -442,11 +441,9 @@ def test_one_program_for_all_hyperparameters_and_several_chains(name, seed) -> N
 
     labels, atoms = jnp.asarray(rng.integers(0, 3, (2, 7))), some_atoms(name, rng)
     several, single = chains(family, rows, labels, atoms)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a[1], b, rtol=2e-5, atol=1e-5), several, single
-    )
+    second = jax.tree.map(lambda leaf: leaf[1], several)
+    chex.assert_trees_all_close(second, single, rtol=2e-5, atol=1e-5)
     assert not np.allclose(chains(other, rows, labels, atoms)[1][0], single[0], rtol=1e-4)
-    assert traces == 1
 
 
 def exactly(function, *values):

@@ -1,5 +1,6 @@
 """Arguments, shapes, bad input and edges of the Dirichlet-process mixture; nothing statistical."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,10 +50,7 @@ def test_states_keep_their_structure(sampler, counts, variant, alpha_update, cha
     labels = jnp.zeros(4, jnp.int32)
     start = jax.eval_shape(kernel.init, KEY, labels)
     state, info = shapes(kernel, stream, labels)
-    assert jax.tree.structure(state) == jax.tree.structure(start)
-    assert jax.tree.map(lambda x: (x.shape, x.dtype), state) == jax.tree.map(
-        lambda x: (x.shape, x.dtype), start
-    )
+    chex.assert_trees_all_equal_shapes_and_dtypes(state, start)
     lead = () if chains is None else (chains,)
     assert state.position.atoms.shape == (*lead, 32, 3)
     assert info.occupied.shape == lead
@@ -270,7 +268,7 @@ def test_another_model_of_the_same_shape_does_not_compile_again():
         state = kernel.init(KEY, jnp.array([0, 1]))
         state, info = update(kernel, jax.random.key(1), state)
         assert int(state.step) == 1 or int(state.needed) > 16
-        assert jax.tree.all(jax.tree.map(lambda leaf: bool(jnp.isfinite(leaf).all()), state))
+        chex.assert_tree_all_finite(state)
         assert 1 <= int(info.occupied) <= 2 or int(state.needed) > 16
     assert update._cache_size() == 1
 

@@ -4,7 +4,7 @@ import copy
 import signal
 from types import SimpleNamespace
 
-import jax
+import chex
 import numpy as np
 import pytest
 from scipy import stats
@@ -210,7 +210,7 @@ def test_files_of_other_families(name, atoms, expected, tmp_path):
     model._describe(Mixture(*weights, atoms))
     model.save(tmp_path / "model.npz")
     back = DirichletProcessMixture.load(tmp_path / "model.npz")
-    jax.tree.map(np.testing.assert_array_equal, back.mixtures_, model.mixtures_)
+    chex.assert_trees_all_equal(back.mixtures_, model.mixtures_)
     for attribute, values in expected.items():
         np.testing.assert_allclose(getattr(back, attribute), values, rtol=1e-12)
 

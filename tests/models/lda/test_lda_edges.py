@@ -1,5 +1,6 @@
 """LDA in every combination of its parts, at the edges of its domain, and with bad arguments."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,11 +49,10 @@ def test_every_combination_runs_compiled_once(sampler, counts, method, getkey):
     arguments |= local_step(counts, method)
     kernel, stream = lda.build(SMALL, (4, 3), alpha=0.01, beta=1e-3, step_size=0.01, **arguments)
     state = kernel.init(getkey(), jnp.ones((4, 3)))
-    shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
     compiled = driver._advance._cache_size()
-    state, trace = run(getkey(), kernel, state, stream, 600)
-    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == shapes
-    assert int(state.step) == 600
+    moved, trace = run(getkey(), kernel, state, stream, 600)
+    chex.assert_trees_all_equal_shapes_and_dtypes(moved, state)
+    assert int(moved.step) == 600
     assert trace.shape == (600, 4, 3)
     assert np.isfinite(trace).all()
     np.testing.assert_allclose(np.exp(trace).sum(axis=-1), 1, atol=1e-5)

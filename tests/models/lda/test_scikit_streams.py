@@ -1,6 +1,6 @@
 """Batches that stream by an `LDA`: saved and gone on with, and what is refused."""
 
-import jax
+import chex
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -32,7 +32,7 @@ def goes_on_as_it_would_have(model, saved, path):
     # It can be saved again, and has the topics themselves beside their mean.
     back.save(path)
     twice = LDA.load(path)
-    jax.tree.map(np.testing.assert_array_equal, twice._stream, whole._stream)
+    chex.assert_trees_all_equal(twice._stream, whole._stream)
     assert back.n_updates_ == twice.n_updates_ == 6
 
 

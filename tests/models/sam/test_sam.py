@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -121,13 +122,13 @@ def test_a_chain_stays_on_the_sphere_and_compiles_once(sampler: str, getkey: Key
         documents, (K, V), hyper=hyper, sampler=sampler, learn=learn, **options
     )
     state = kernel.init(getkey(), topics)
-    traces = []
+    chex.clear_trace_counter()
 
+    @jax.jit
+    @chex.assert_max_traces(n=1)
     def update(kernel, key, state, batch):
-        traces.append(sampler)
         return kernel.update(key, state, batch)
 
-    compiled = jax.jit(update)
     for step in range(3):
         if step:  # another step size and other values are no other program
             kernel, stream = model.build(
@@ -139,8 +140,7 @@ def test_a_chain_stays_on_the_sphere_and_compiles_once(sampler: str, getkey: Key
                 step_size=1e-3,
                 **options,
             )
-        state, info = compiled(kernel, getkey(), state, stream(getkey(), state.step))
-    assert len(traces) == 1
+        state, info = update(kernel, getkey(), state, stream(getkey(), state.step))
     np.testing.assert_allclose(np.linalg.norm(state.position, axis=1), 1, atol=1e-6)
     assert int(state.step) == 3
     assert 0 < float(info.local_acceptance) <= 1
