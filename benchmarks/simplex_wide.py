@@ -226,6 +226,11 @@ def by_rejection(target: Target) -> Sampler:
     return Sampler((jax.random.key(1), jnp.zeros(a.shape), True), step)
 
 
+def start_of(target: Target) -> jax.Array:
+    """Return logarithms of gamma variates whose shares are a draw for a slope of 0."""
+    return draws.loggamma(jax.random.key(5), jnp.asarray(target.shape, jnp.float32))
+
+
 def by_gmc(target: Target, steps: int = 20) -> Sampler:
     def on_sphere(root: jax.Array) -> jax.Array:
         return log_density(target, 2 * jnp.log(root)) + jnp.log(root).sum()
@@ -233,7 +238,7 @@ def by_gmc(target: Target, steps: int = 20) -> Sampler:
     size = target.prior.size
     return tuned(
         lambda h: gmc.build(on_sphere, manifolds.simplex_sphere(), h, num_steps=steps),
-        jnp.full(size, size**-0.5),
+        jnp.exp(jax.nn.log_softmax(start_of(target)) / 2),
         lambda root: 2 * jnp.log(root),
         steps + 1,
         target=0.8,
@@ -247,7 +252,7 @@ def by_mamla(target: Target) -> Sampler:
     entropic = mirror.simplex(largest)
     return tuned(
         lambda h: mamla.build(lambda x: log_density(target, jnp.log(x)), entropic, h),
-        jnp.full(size, 1 / size),
+        jax.nn.softmax(start_of(target)),
         jnp.log,
         2,
         target=0.574,
@@ -266,11 +271,10 @@ def by_mapla(target: Target) -> Sampler:
         inside = (p > 0).all()
         return jnp.where(inside, log_density(target, jnp.log(jnp.where(inside, p, 1))), -jnp.inf)
 
-    size = target.prior.size
     metric = hessian_metric(lambda x: -jnp.log(full(x)).sum())
     return tuned(
         lambda h: mapla.build(of_rest, metric, h),
-        jnp.full(size - 1, 1 / size),
+        jax.nn.softmax(start_of(target))[:-1],
         lambda x: jnp.log(full(x)),
         2,
         target=0.574,
@@ -288,7 +292,7 @@ def by_barker(target: Target) -> Sampler:
     scales = special.polygamma(1, a)
     return tuned(
         lambda h: barker.build(of_gammas, h, preconditioner=scales),
-        jnp.log(jnp.asarray(a)),
+        start_of(target),
         jax.nn.log_softmax,
         2,
         target=0.5,
@@ -301,13 +305,15 @@ def model_of(target: Target, logs: bool = True) -> Callable[[], None]:
     prior, counts, slope = (jnp.asarray(x, jnp.float32) for x in target)
 
     def model() -> None:
-        p = numpyro.sample("p", (LogDirichlet if logs else dist.Dirichlet)(prior))
+        # In float32 sums of so many probabilities miss 1 by more than numpyro's checks allow.
+        law = LogDirichlet(prior) if logs else dist.Dirichlet(prior, validate_args=False)
+        p = numpyro.sample("p", law)
         log_p, p = (p, jnp.exp(p)) if logs else (jnp.log(p), p)
         if target.counts.any():
             seen = {"logits": log_p} if logs else {"probs": p}
-            # In float32 the sum of so many probabilities is not 1 to the tolerance of its check.
-            law = dist.Multinomial(int(target.counts.sum()), validate_args=False, **seen)
-            numpyro.sample("counts", law, obs=counts)
+            number = int(target.counts.sum())
+            seen_of = dist.Multinomial(number, validate_args=False, **seen)
+            numpyro.sample("counts", seen_of, obs=counts)
         if target.slope.any():
             numpyro.factor("slope", -jnp.sum(slope * p))
 
@@ -569,10 +575,10 @@ def main() -> None:
         for row in pool.map(lambda run: in_process(run, options, cores), runs):
             rows.append(row)
             print(row, flush=True)
+            if options.keep:
+                kept.write(options.keep, rows)
     for size in options.sizes:
         print(f"\n{size:,} coordinates\n", *table([r for r in rows if r["size"] == size]), sep="\n")
-    if options.keep:
-        kept.write(options.keep, rows)
 
 
 def in_process(
