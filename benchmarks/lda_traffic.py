@@ -1,7 +1,7 @@
 """What an update of LDA moves between devices and needs on each, from its compiled program.
 
 Documents stay where they are. In an update each of n devices gets its part of the summed changes of
-the counts, a reduce-scatter of int32 [K, V], draws its part of the topics, and sends it to the
+the counts, an all-to-all of int32 [K, V], draws its part of the topics, and sends it to the
 others, an all-gather of float32 [K, V]; K is rounded up to a multiple of n. Four figures per topic
 are gathered as well. A pass that learns alpha all-reduces the tables of the topics and the classes
 of documents in which logarithms are summed; one that learns beta gathers the counts. If devices do
@@ -30,8 +30,8 @@ from simplex_jax._src.models.lda import model as lda
 from simplex_jax._src.models.lda import sharding
 from simplex_jax._src.models.lda.kernel import _CLASSES
 
-KINDS = ("reduce-scatter", "all-gather", "all-reduce")
-_OPERATION = re.compile(r"= \(?([^=]*?)\)? (reduce-scatter|all-gather|all-reduce)(?:-start)?\(")
+KINDS = ("all-to-all", "all-gather", "all-reduce")
+_OPERATION = re.compile(r"= \(?([^=]*?)\)? (all-to-all|all-gather|all-reduce)(?:-start)?\(")
 _ARRAY = re.compile(r"([a-z]\d+)\[([\d,]*)\]")
 
 
@@ -41,11 +41,11 @@ def predicted(topics: int, words: int, devices: int, *, learn: tuple[str, ...]) 
     shared = sharding.shared_topics("scir", devices, topics)
     if shared is None:
         counts = 4 * topics * words
-        return {"reduce-scatter": 0, "all-gather": 0, "all-reduce": counts + reduced}
+        return {"all-to-all": 0, "all-gather": 0, "all-reduce": counts + reduced}
     rows = shared.number * devices
     counts = 4 * rows * words
     return {
-        "reduce-scatter": counts,
+        "all-to-all": counts,
         "all-gather": counts + 4 * 4 * rows + (counts if "beta" in learn else 0),
         "all-reduce": reduced,
     }
@@ -80,11 +80,9 @@ def moved(program: jax.stages.Compiled) -> dict[str, int]:
     """Return the same as `predicted`, from the operations of a program."""
     total = dict.fromkeys(KINDS, 0)
     for shapes, operation in _OPERATION.findall(program.as_text()):
-        # A reduce-scatter shows its part of the result.
-        parts = len(jax.devices()) if operation == "reduce-scatter" else 1
         for kind, sizes in _ARRAY.findall(shapes):
             numbers = [int(size) for size in sizes.split(",") if size]
-            total[operation] += parts * int(kind[1:]) // 8 * int(np.prod(numbers))
+            total[operation] += int(kind[1:]) // 8 * int(np.prod(numbers))
     return total
 
 

@@ -1,10 +1,10 @@
 """LDA with documents and topics sharded over devices: GPUs, or CPUs of several processes.
 
 Every device draws the labels of its own documents, for which it temporarily gathers all topics (an
-all-gather). It receives the summed changes of the counts for its own topics (a reduce-scatter),
-draws these topics, and keeps both. If that would change a bit, see `shared_topics`, every device
-counts and draws all topics. This uses `shard_map`: in a sharded `jit` the exit test of every
-rejection loop would be a collective.
+all-gather). It receives the changes of the counts for its own topics from every device (an
+all-to-all), adds them up, draws these topics, and keeps both. If that would change a bit, see
+`shared_topics`, every device counts and draws all topics. This uses `shard_map`: in a sharded `jit`
+the exit test of every rejection loop would be a collective.
 """
 
 import dataclasses
