@@ -253,6 +253,22 @@ def test_a_hook_ends_the_run_after_all_hooks_saw_the_chunk(key, state, reference
     assert int(end.step) == 5
 
 
+def test_samples_between_pulses_need_no_pulse(key, state):
+    """Several processes agree at each pulse, which takes longer than a small update."""
+    calls = {"sample": 0, "pulse": 0}
+
+    class Watch(hooks.Hook):
+        def sample(self, event):
+            calls["sample"] += 1
+
+        def pulse(self, event):
+            calls["pulse"] += 1
+
+    driver.run(key, KERNEL, state, STREAM, 200, chunk=200, sample_every=1, hooks=[Watch()])
+    assert calls["sample"] == 200
+    assert 2 <= calls["pulse"] < 100
+
+
 def test_pulses_come_within_chunks_and_the_end_is_told_once(key, state, reference, monkeypatch):
     look_after_every_step(monkeypatch)
     calls = []

@@ -202,6 +202,7 @@ class _Loop:
         self._pieces: list[PyTree] = []
         self._event: Event | None = None
         self._stop, self._pace = False, 1
+        self._pulse, self._last_pulse = False, -math.inf
 
     def begin(self) -> None:
         """Compile the program, which also gives the structure of an empty trace."""
@@ -266,8 +267,12 @@ class _Loop:
         if self._step + length == block.end:
             self._reader.read_ahead()  # while the device works
         self.state, info, collected, has_nan = jax.block_until_ready(result)
-        elapsed = processes.broadcast(time.perf_counter() - started)
+        now = time.perf_counter()
+        elapsed, waited = processes.broadcast_all([now - started, now - self._last_pulse])
         self._seconds += elapsed
+        self._pulse = waited >= PULSE or self._step + length == block.end
+        if self._pulse:
+            self._last_pulse = now
         if self._grow is not None:
             length = int(current_step(self.state)) - self._step
         self._pace = max(1, min(8 * self._pace, int(length * PULSE / max(elapsed, 1e-9))))
@@ -290,10 +295,14 @@ class _Loop:
         )
         ended = step == times.last or self._reader.block is None
         late = times.max_seconds is not None and self._seconds >= times.max_seconds
-        over = processes.any_of([ended or any(limit(event) for limit in calls.over), late])
+        # Alike in all processes, without asking them: nothing here is their own.
+        over = ended or late or any(limit(event) for limit in calls.over)
         if step % times.every == 0:
             for sample in calls.sample:
                 sample(event)
+        self._stop = over
+        if not (event.due or over or self._pulse):
+            return
         answers = [callback(event) for callback in calls.callbacks] if event.due or over else []
         pulses = [pulse(event) for pulse in calls.pulse]
         self._stop = processes.any_of([over, *answers, *pulses])

@@ -60,9 +60,11 @@ class Hook:
         begin: `()`, called after compilation, before the first update.
         sample: `(event)`, called every `sample_every` updates, before the callbacks at the end of a
             chunk.
-        over: `(event)`; True ends the run at once, after all hooks have been called.
-        pulse: `(event)`, called about every second, even within a chunk, and after the callbacks at
-            the end of a chunk. True ends the run, even in the middle of a chunk.
+        over: `(event)`; True ends the run at once, after all hooks have been called. It must depend
+            on the event alone: the processes of a run do not ask each other.
+        pulse: `(event)`, called about every second, even within a chunk, after the updates of the
+            batches that were read together, and after the callbacks at the end of a chunk. True
+            ends the run, even in the middle of a chunk.
         finish: `(event)`, called after the last update, unless there was an error.
         close: `()`, called at the end, even after an error.
 

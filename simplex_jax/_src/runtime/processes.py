@@ -22,7 +22,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.typing import ArrayLike
 
 # A process that does not answer for this many seconds is lost, and the others end.
 _SECONDS = 30
@@ -169,16 +168,21 @@ def is_first() -> bool:
 
 def broadcast(value: float) -> float:
     """Return the number of process 0."""
+    return broadcast_all([value])[0]
+
+
+def broadcast_all(values: Sequence[float]) -> list[float]:
+    """Return the numbers of process 0, in one exchange."""
     if not joined():
-        return value
-    return float(_gathered(value)[0])
+        return list(values)
+    return list(map(float, _gathered(values)[0]))
 
 
 def highest(value: float) -> float:
     """Return the largest number of any process."""
     if not joined():
         return value
-    return float(_gathered(value).max())
+    return float(_gathered([value]).max())
 
 
 def any_of(flags: Sequence[object]) -> bool:
@@ -219,7 +223,7 @@ def check_alike(values: Mapping[str, Any]) -> None:
         return
     text = json.dumps(values, sort_keys=True, default=str)
     digest = hashlib.sha256(text.encode()).digest()[:6]  # a whole number that a float holds
-    digests = _gathered(float(int.from_bytes(digest)))
+    digests = _gathered([float(int.from_bytes(digest))])[:, 0]
     if (digests == digests[0]).all():
         return
     first = json.loads(broadcast_text(text))
@@ -242,11 +246,12 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
-def _gathered(value: ArrayLike) -> np.ndarray:
-    # As 32-bit words, since JAX would round the number without x64.
-    words = np.asarray([value], np.float64).view(np.uint32)
+def _gathered(values: Sequence[float]) -> np.ndarray:
+    """Return the numbers of every process, [processes, n]."""
+    # As 32-bit words, since JAX would round the numbers without x64.
+    words = np.asarray(values, np.float64).view(np.uint32)
     every = np.ascontiguousarray(multihost_utils.process_allgather(words), np.uint32)
-    return every.reshape(-1, words.size).view(np.float64)[:, 0]
+    return every.reshape(-1, words.size).view(np.float64)
 
 
 def share(total: int) -> range:
