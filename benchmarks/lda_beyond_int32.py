@@ -2,16 +2,21 @@
 
     python benchmarks/lda_beyond_int32.py --kill     # tokens and labels in files, 5 GiB of memory
     python benchmarks/lda_beyond_int32.py --memory   # in memory, 15 GiB
+    python benchmarks/lda_beyond_int32.py --kill --tokens 10000000000 --times 10 --words 250 \
+        --passes 0.15
 
 Documents with known topics and shares, 20 million tokens of them, are written to a store repeatedly
-until it has --tokens, 2.2 x 10^9. `simplex-jax lda` runs over it with its tokens and labels in
-files, or in memory on two devices, each of which indexes half of the tokens. With --kill it is
-killed after its first checkpoint, and continues with --resume. A few words of each true topic are
-its seed words, so that a pass finds the topics and numbers them alike.
+until it has --tokens, 2.2 x 10^9. With --times each of their tokens is there as many times, and a
+token of --words up to 256 takes a byte: 10^10 tokens then need 10 GB in a file, 10 GB for labels,
+twice that for two checkpoints, and 2 GB for the store. `simplex-jax lda` runs over it with its
+tokens and labels in files, or in memory on two devices, each of which indexes half of the tokens.
+With --kill it is killed after its first checkpoint, and continues with --resume. A few words of
+each true topic are its seed words, so that a pass finds the topics and numbers them alike.
 
 The labels in the last checkpoint are compared with the true shares of the documents: in the first
-and the last copy of the documents, and on both sides of position 2^31 in the device's order. The
-final digest of the topics must be the same in files and in memory, killed or not.
+and the last copy of the documents, and on both sides of positions 2^31, 2^32 and 2^33 in the
+device's order, where an update has visited some. The final digest of the topics must be the same in
+files and in memory, killed or not.
 """
 
 import argparse
@@ -26,23 +31,28 @@ import lda_growth
 import numpy as np
 import scipy.sparse as sp
 
-WORDS, TOPICS, ONCE = 5_000, 20, 20_000
-"""Words, topics, and documents that are written repeatedly."""
+TOPICS, ONCE = 20, 20_000
+"""Topics, and documents that are written repeatedly."""
 
 
-def documents(seed: int = 0) -> tuple[sp.csr_array, np.ndarray, np.ndarray]:
-    """Return counts [ONCE, WORDS] of documents of some 1,000 words, their shares, and topics."""
+def documents(
+    words: int, times: int = 1, seed: int = 0
+) -> tuple[sp.csr_array, np.ndarray, np.ndarray]:
+    """Return counts [ONCE, words] of documents of some 1,000 words, their shares, and topics.
+
+    All counts are multiplied by `times`.
+    """
     rng = np.random.default_rng(seed)
-    topics = rng.dirichlet(np.full(WORDS, 0.05), TOPICS)
+    topics = rng.dirichlet(np.full(words, 0.05), TOPICS)
     shares = rng.dirichlet(np.full(TOPICS, 0.2), ONCE)
     lengths = np.maximum(50, rng.lognormal(6.8, 0.5, ONCE)).astype(np.int64)
     each = rng.multinomial(lengths, shares)
-    counts = sp.csr_array((ONCE, WORDS), dtype=np.int32)
+    counts = sp.csr_array((ONCE, words), dtype=np.int32)
     for topic, tokens in enumerate(each.T):
-        word = rng.choice(WORDS, tokens.sum(), p=topics[topic])
+        word = rng.choice(words, tokens.sum(), p=topics[topic])
         row, ones = np.repeat(np.arange(ONCE), tokens), np.ones(tokens.sum(), np.int32)
         counts += sp.coo_array((ones, (row, word)), shape=counts.shape).tocsr()
-    return counts, each / lengths[:, None], topics
+    return times * counts, each / lengths[:, None], topics
 
 
 def write(path: Path, counts: sp.csr_array, tokens: int) -> float:
@@ -51,17 +61,20 @@ def write(path: Path, counts: sp.csr_array, tokens: int) -> float:
 
     begun = time.perf_counter()
     copies = -(-tokens // int(counts.sum()))
-    store.write_blocks(path, repeat(counts, copies), [f"w{word}" for word in range(WORDS)])
+    store.write_blocks(
+        path, repeat(counts, copies), [f"w{word}" for word in range(counts.shape[1])]
+    )
     return time.perf_counter() - begun
 
 
 def labels_of(run: Path) -> np.ndarray:
     """Return the labels of the newest checkpoint of a run, [devices, n], in the devices' order."""
+    from simplex_jax._src.runtime.checkpoint.store import _mapped
+
     newest = sorted((run / "checkpoint").glob("[0-9]*"))[-1]
     leaves = json.loads((newest / "manifest.json").read_text())["leaves"]
     number = next(i for i, leaf in enumerate(leaves) if leaf["path"][-1] == "labels")
-    with np.load(newest / "arrays-0.npz") as arrays:
-        labels = arrays[str(number)]
+    labels = _mapped(newest / "arrays-0.npz")[str(number)]
     return labels.reshape(-1, labels.shape[-1])
 
 
@@ -76,17 +89,19 @@ def errors(run: Path, path: Path, shares: np.ndarray) -> dict[str, float]:
     lengths, labels = np.diff(store.open(path).starts), labels_of(run)
     order, devices = device.in_order(lengths), len(labels)
     dealt = [np.cumsum(lengths[order[number::devices]]) for number in range(devices)]
-    places = np.empty_like(order)
+    places, ends = np.empty_like(order), np.cumsum(lengths[order])
     places[order] = np.arange(order.size)
-    boundary = int(np.searchsorted(np.cumsum(lengths[order]), 2**31))
-    some = min(20_000, order.size - boundary - 1)
     groups = {
         "first copy": places[:2_000],
         "last copy": places[-ONCE:][:2_000],
-        "before place 2^31": np.arange(boundary - some, boundary),
-        "after place 2^31": np.arange(boundary, boundary + some) + 1,
-        "last places": np.arange(order.size - some, order.size),
+        "last places": np.arange(max(0, order.size - 20_000), order.size),
     }
+    for power in (31, 32, 33):
+        boundary = int(np.searchsorted(ends, 2**power))
+        some = min(20_000, order.size - boundary - 1)
+        if some > 0:
+            groups[f"before place 2^{power}"] = np.arange(boundary - some, boundary)
+            groups[f"after place 2^{power}"] = np.arange(boundary, boundary + some) + 1
 
     def error(place: int) -> float:
         number, end = place % devices, int(dealt[place % devices][place // devices])
@@ -96,7 +111,10 @@ def errors(run: Path, path: Path, shares: np.ndarray) -> dict[str, float]:
         result = np.bincount(inside, minlength=TOPICS) / inside.size
         return 0.5 * float(np.abs(result - shares[order[place] % ONCE]).sum())
 
-    return {name: float(np.nanmean([error(i) for i in group])) for name, group in groups.items()}
+    found = {name: np.array([error(place) for place in group]) for name, group in groups.items()}
+    return {
+        name: float(np.nanmean(part)) for name, part in found.items() if not np.isnan(part).all()
+    }
 
 
 def checkpoints(out: Path) -> list[int]:
@@ -107,13 +125,15 @@ def checkpoints(out: Path) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=2_200_000_000)
+    parser.add_argument("--words", type=int, default=5_000)
+    parser.add_argument("--times", type=int, default=1, help="that each token is there")
     parser.add_argument("--passes", type=float, default=1.5)
     parser.add_argument("--memory", action="store_true", help="on two devices, and not in files")
     parser.add_argument("--kill", action="store_true", help="kill it, and go on")
     parser.add_argument("--out", type=Path, default=Path("build/lda_beyond_int32"))
     parser.add_argument("--keep", type=Path, help="the JSON file, if not in --out")
     options = parser.parse_args()
-    counts, shares, topics = documents()
+    counts, shares, topics = documents(options.words, options.times)
     path, seeds = options.out / "store", options.out / "seeds.txt"
     if not path.exists():
         print(f"store: {write(path, counts, options.tokens):.0f} s", flush=True)
@@ -137,8 +157,9 @@ def main() -> None:
         keep,
         rows,
         tokens=options.tokens,
+        times=options.times,
         topics=TOPICS,
-        words=WORDS,
+        words=options.words,
         passes=options.passes,
         errors={name: round(error, 4) for name, error in errors(out, path, shares).items()},
         digest=hashlib.sha256((out / "topics.npz").read_bytes()).hexdigest(),

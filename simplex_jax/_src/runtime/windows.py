@@ -50,6 +50,19 @@ def window_of(settings: Any) -> Window:
     return doubling(settings.sample_every)
 
 
+def most_parts(settings: Any) -> int:
+    """Return the most half segments that a run with settled options keeps at once, at least 1."""
+    if settings.steps is None:
+        return PARTS
+    last = window_of(settings)(settings.steps)
+    return 1 if last is None else min(PARTS, _half(last) + 1)
+
+
+def _half(place: Place) -> int:
+    """Return the number of the half segment of a place."""
+    return 2 * place.segment + (place.progress > 0.5)
+
+
 class Accumulator(Protocol):
     """An accumulator that can be merged with others of its kind."""
 
@@ -80,7 +93,7 @@ class Latest(Generic[A]):
         """Return the accumulator of an event, None during burn-in, and drop old ones."""
         if (place := self._window(done(event))) is None:
             return None
-        now = 2 * place.segment + (place.progress > 0.5)
+        now = _half(place)
         self._parts = {n: part for n, part in self._parts.items() if n > now - PARTS}
         if now not in self._parts:
             self._parts[now] = self._make()

@@ -178,6 +178,15 @@ def test_more_tokens_than_a_device_can_number_are_on_disk(stored, in_memory, mon
         lda.fit(stored, 3, **RUN | {"batch_size": 19})
 
 
+@pytest.mark.parametrize(
+    ("words", "dtype"),
+    [(2**8, "uint8"), (2**8 + 1, "uint16"), (2**16, "uint16"), (2**16 + 1, "uint32")],
+)
+def test_tokens_are_as_narrow_as_the_vocabulary_allows(words, dtype):
+    assert feed._dtypes((254, words)) == (np.dtype(dtype), np.dtype("uint8"))
+    assert np.array(words - 1, dtype) == words - 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("region", [1, 10, 33, 10_000])
 def test_tokens_come_to_their_places_by_regions(region, stored, monkeypatch):
@@ -186,6 +195,6 @@ def test_tokens_come_to_their_places_by_regions(region, stored, monkeypatch):
     whole = np.asarray(device.to_device(host).tokens)
     monkeypatch.setattr(feed, "_REGION", region)
     monkeypatch.setattr(device, "_READ", 7)
-    files = feed.Files(host, device.pages(host.lengths, 6), 3)
+    files = feed.Files(host, device.pages(host.lengths, 6), (3, COUNTS.shape[1]))
     np.testing.assert_array_equal(files._tokens, whole)
     np.testing.assert_array_equal(device.to_device(host).tokens, whole)

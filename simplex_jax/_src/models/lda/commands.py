@@ -342,7 +342,8 @@ def _announce(plan: Plan) -> str:
             "on the corpora that we measured; --time-limit bounds it"
         )
     if on_disk(plan.train, settings):
-        lines.append(feed.describe_disk(data.size_of(plan.train).tokens, settings.num_topics))
+        size = data.size_of(plan.train)
+        lines.append(feed.describe_disk(size.tokens, (settings.num_topics, size.words)))
     if least := vocabulary.suggest(data.in_memory(plan.data), 10):
         shown = ", ".join(f"{entry.word} ({100 * entry.share:.0f}%)" for entry in least)
         lines.append(f"least informative words: {shown}; leave them out with --drop-words FILE")

@@ -135,18 +135,18 @@ class Files(Hook):
     Args:
         corpus: The documents, read once.
         pages: Their places.
-        num_topics: Number of topics, K.
+        shape: Numbers of topics and words, K and V.
 
     Raises:
         OSError: They do not fit into the directory of temporary files.
     """
 
-    def __init__(self, corpus: HostCorpus, pages: Pages, num_topics: int) -> None:
+    def __init__(self, corpus: HostCorpus, pages: Pages, shape: tuple[int, int]) -> None:
         self._corpus, self._pages = corpus, pages
-        total, dtype = int(pages.starts[-1]), engine.label_dtype(num_topics)
-        nothing = np.full(_PIECE, num_topics, dtype)
+        total, (of_tokens, dtype) = int(pages.starts[-1]), _dtypes(shape)
+        nothing = np.full(_PIECE, shape[0], dtype)
         empty = ((first, nothing[: total - first]) for first in range(0, total, _PIECE))
-        self._tokens = _tokens(corpus, pages)
+        self._tokens = _tokens(corpus, pages, of_tokens)
         self._labels = _written(empty, total, dtype)
         self._due: dict[int, slice] = {}  # by step: tokens with unwritten labels
 
@@ -165,6 +165,7 @@ class Files(Hook):
             tokens, labels = (
                 np.pad(file[slots], (0, rest)) for file in (self._tokens, self._labels)
             )
+            tokens = tokens.astype(np.int32)
             yield with_page(batch, self._pages, tokens, labels, again=slots == before)
             step, before = step + 1, slots
 
@@ -199,17 +200,17 @@ def with_page(batch: Any, pages: Pages, tokens: Any, labels: Any, *, again: bool
     return Page(pages.documents(np.asarray(batch), tokens), labels, jnp.asarray(again))
 
 
-def describe_disk(tokens: int, num_topics: int) -> str:
+def describe_disk(tokens: int, shape: tuple[int, int]) -> str:
     """Say where the tokens and their labels are, and why."""
     return (
-        f"tokens and labels are on disk, {devices.size(_size(tokens, num_topics))} in "
+        f"tokens and labels are on disk, {devices.size(_size(tokens, shape))} in "
         f"{tempfile.gettempdir()} (TMPDIR): they do not fit into memory"
     )
 
 
-def check_disk(tokens: int, num_topics: int) -> None:
+def check_disk(tokens: int, shape: tuple[int, int]) -> None:
     """Raise a ValueError if the directory of temporary files has no room for them."""
-    needed, place = _size(tokens, num_topics), tempfile.gettempdir()
+    needed, place = _size(tokens, shape), tempfile.gettempdir()
     if needed > (free := shutil.disk_usage(place).free):
         raise ValueError(
             f"tokens and labels need {devices.size(needed)} on disk, and {place} has "
@@ -217,11 +218,17 @@ def check_disk(tokens: int, num_topics: int) -> None:
         )
 
 
-def _size(tokens: int, num_topics: int) -> int:
-    return tokens * (np.dtype(np.int32).itemsize + engine.label_dtype(num_topics).itemsize)
+def _size(tokens: int, shape: tuple[int, int]) -> int:
+    return tokens * sum(dtype.itemsize for dtype in _dtypes(shape))
 
 
-def _tokens(corpus: HostCorpus, pages: Pages) -> np.ndarray:
+def _dtypes(shape: tuple[int, int]) -> tuple[np.dtype, np.dtype]:
+    """Return the types of tokens and labels on disk, as narrow as K topics and V words allow."""
+    num_topics, words = shape
+    return np.min_scalar_type(max(words - 1, 0)), engine.label_dtype(num_topics)
+
+
+def _tokens(corpus: HostCorpus, pages: Pages, dtype: np.dtype) -> np.ndarray:
     """Write the tokens of all documents in the order of the pages, and map them.
 
     Documents are first written to their region of the file in corpus order, then sorted within each
@@ -232,7 +239,7 @@ def _tokens(corpus: HostCorpus, pages: Pages) -> np.ndarray:
     regions = np.arange(starts[-1] // _REGION + 2)
     firsts = np.searchsorted(starts[:-1] // _REGION, regions)
     pieces = _by_region(corpus, pages, starts[firsts])
-    tokens = _written(pieces, int(starts[-1]), np.dtype(np.int32))
+    tokens = _written(pieces, int(starts[-1]), dtype)
     for first, last in itertools.pairwise(firsts):
         _put_in_order(tokens[starts[first] : starts[last]], order[first:last], corpus.lengths)
     return tokens

@@ -239,7 +239,8 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
 
 def _from_disk(run: Run, plan: Plan, places: Pages) -> Run:
     """Return a run whose tokens and labels are in files."""
-    files = feed.Files(on_host(plan.train), places, plan.settings.num_topics)
+    shape = plan.settings.num_topics, size_of(plan.train).words
+    files = feed.Files(on_host(plan.train), places, shape)
     stream: Any = run.feed(0)
     return run._replace(
         feed=functools.partial(files.feed, stream, run.key),

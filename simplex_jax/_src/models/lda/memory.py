@@ -24,7 +24,7 @@ from simplex_jax._src.models.topics.data import (
 )
 from simplex_jax._src.models.topics.native import calls
 from simplex_jax._src.runtime import devices, processes
-from simplex_jax._src.runtime.windows import PARTS
+from simplex_jax._src.runtime.windows import most_parts
 
 # Bytes of host memory for each document of a corpus on disk: its name and its place.
 _DOCUMENT = 120
@@ -110,12 +110,12 @@ def check(data: Training, settings: Any) -> None:
     gathered = settings.chains * (settings.num_topics - own) * size.words
     # As in `_summary`: the mean and, of memoised counts, the variance; both and squares, summed.
     read_off = 2 if settings.counts == "memoised" else 1
-    arrays = read_off + (read_off + 1) * PARTS
+    arrays = read_off + (read_off + 1) * most_parts(settings)
     moments = arrays * (in_one_memory * topics if own < settings.num_topics else topics)
     labels = np.dtype(engine.label_dtype(settings.num_topics)).itemsize * settings.chains
     streamed = is_stored(data) and settings.counts == "subsampled"
     if on_disk(data, settings):
-        feed.check_disk(size.tokens, settings.num_topics)
+        feed.check_disk(size.tokens, (settings.num_topics, size.words))
         streamed = True
     shards = processes.count() * settings.devices
     tokens = 0 if streamed else in_one_memory * (size.tokens // shards)
@@ -217,7 +217,7 @@ def _summary(kernel: Kernel, state: State, batch: Batch, settings: Options) -> i
     )
     # Moments are two or three arrays as large as their mean.
     moments = _bytes(sample) + _bytes(sample.mean)
-    return _bytes(sample) + moments * PARTS
+    return _bytes(sample) + moments * most_parts(settings)
 
 
 def _heldout(heldout: tuple[sp.csr_array, sp.csr_array], num_topics: int) -> int:

@@ -74,6 +74,10 @@ class Saver(Hook):
             resumable.load(saved.tree["hooks"][name])
         return Restored(*(saved.tree[name] for name in Restored._fields))
 
+    def begin(self) -> None:
+        """Start the clock: preparing a large run takes longer than the time between checkpoints."""
+        self._last = time.monotonic()
+
     def __call__(self, event: Event) -> None:
         """Note the end of a chunk; `pulse` saves after all hooks have been called."""
         self._chunk_ended = True
