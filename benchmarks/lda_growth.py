@@ -2,12 +2,14 @@
 
     python benchmarks/lda_growth.py                      # growth, each in its own process
     python benchmarks/lda_growth.py --store 300000000    # the command, on this many tokens
+    python benchmarks/lda_growth.py --store 738000000 --length 90 --words 141000 --topics 1000 \
+        --passes 1                                       # PubMed's size: 8.2 million abstracts
 
-Documents are synthetic: lengths log-normal around 100, words by Zipf's law within three of 200
-themes each, so that there are topics to find. Growth is that of memoised SCIR with updates of all
-documents, the median of the passes after the first five. With --store, the corpus is written below
---out and `simplex-jax lda` runs over it for --passes; its peak private memory is reported against
-its --dry-run prediction, and mapped store pages separately. Results are written to --out, or where
+Documents are synthetic: lengths log-normal, words by Zipf's law within three of 200 themes each, so
+that there are topics to find. Growth is that of memoised SCIR with updates of all documents, the
+median of the passes after the first five. With --store, the corpus is written below --out and
+`simplex-jax lda` runs over it for --passes; its peak private memory is reported against its
+--dry-run prediction, and mapped store pages separately. Results are written to --out, or where
 --keep says, with a picture of the growth.
 """
 
@@ -31,16 +33,19 @@ GROWTH = {
     "words": [10_000, 30_000, 100_000, 300_000, 1_000_000],
 }
 THEMES, BLOCK = 200, 20_000
+LENGTH = float(np.exp(4.4 + 0.8**2 / 2))  # of a document, in the mean
 
 
-def blocks(tokens: int, words: int, seed: int = 0) -> Iterator[sp.csr_array]:
-    """Yield documents [n, V] in blocks, up to a number of tokens."""
-    rng = np.random.default_rng(seed)
+def blocks(
+    tokens: int, words: int, seed: int = 0, length: float = LENGTH
+) -> Iterator[sp.csr_array]:
+    """Yield documents [n, V] in blocks, up to a number of tokens; `length` is their mean length."""
+    rng, median = np.random.default_rng(seed), np.log(length) - 0.8**2 / 2
     law = np.cumsum(1 / (np.arange(words) + 10.0))
     law /= law[-1]
     shift = rng.integers(words, size=THEMES)
     while tokens > 0:
-        lengths = np.maximum(10, rng.lognormal(4.4, 0.8, BLOCK)).astype(np.int64)
+        lengths = np.maximum(10, rng.lognormal(median, 0.8, BLOCK)).astype(np.int64)
         lengths = lengths[: int(np.searchsorted(np.cumsum(lengths), tokens)) + 1]
         tokens -= int(lengths.sum())
         document = np.repeat(np.arange(lengths.size), lengths)
@@ -125,14 +130,16 @@ def picture(result: dict[str, list], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def command(tokens: int, words: int, topics: int, passes: int, place: Path) -> dict[str, object]:
+def command(
+    tokens: int, words: int, topics: int, passes: int, place: Path, length: float = LENGTH
+) -> dict[str, object]:
     """Write a store, and run the command over it."""
     from simplex_jax._src.corpus import store
 
     path, begun = place / "store", time.perf_counter()
     if not path.exists():
         names = [f"w{number}" for number in range(words)]
-        store.write_blocks(path, blocks(tokens, words), names)
+        store.write_blocks(path, blocks(tokens, words, length=length), names)
     writing = time.perf_counter() - begun
     # Written without a table of counts; no shares of documents at the end.
     run = ["lda", str(path), "--stream", "--counts", "memoised"]
@@ -197,6 +204,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--one", type=int, nargs=3, metavar=("TOKENS", "TOPICS", "WORDS"))
     parser.add_argument("--store", type=int, metavar="TOKENS")
+    parser.add_argument("--length", type=float, default=LENGTH, help="of a document, in the mean")
     parser.add_argument("--words", type=int, default=50_000)
     parser.add_argument("--topics", type=int, default=200)
     parser.add_argument("--passes", type=int, default=3)
@@ -208,7 +216,10 @@ def main() -> None:
         return
     options.out.mkdir(parents=True, exist_ok=True)
     if options.store:
-        row = command(options.store, options.words, options.topics, options.passes, options.out)
+        row = command(
+            *(options.store, options.words, options.topics, options.passes, options.out),
+            length=options.length,
+        )
         kept.write(options.keep or options.out / f"store_{options.store}.json", [row])
         print(json.dumps(row, indent=1))
         return
