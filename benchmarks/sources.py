@@ -1,21 +1,23 @@
 """What code a script depends on, and a digest of it, without running anything.
 
 A script depends on every module of this repository that it or another of its modules imports, on
-scripts that it names to run them, and, if it starts `simplex_jax` as a program, on the whole
-package. Of a Python module the digest has the syntax tree without docstrings, of native code the
-words without comments: documentation and layout do not change it. It does not cover data, or other
-packages, whose versions a kept result has.
+scripts that it names to run them, and, if it has a command line of `simplex-jax`, a `-m
+simplex_jax` or a text of code that imports the package, on the whole package. Of a Python module
+the digest has the syntax tree without docstrings, of native code the words without comments:
+documentation and layout do not change it. It does not cover data, or other packages, whose versions
+a kept result has.
 """
 
 import ast
 import functools
 import hashlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = "simplex_jax"
+PACKAGE, COMMAND = "simplex_jax", "simplex-jax"
 ROOTS = (ROOT, ROOT / "benchmarks", ROOT / "tests")
 """Where absolute imports of a script lead, beside its own folder."""
 WRITERS = {
@@ -68,8 +70,12 @@ def _used(path: Path, roots: Sequence[Path]) -> Iterator[Path]:
                 yield from _imported(node.module or "", alias.name, roots)
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "import_module":
             yield from _matching(node.args[0], roots)
-        elif script and isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from _run(node.value, path, roots)
+        elif script and isinstance(node, ast.List | ast.Tuple | ast.Call):
+            texts = map(_text, node.args if isinstance(node, ast.Call) else node.elts)
+            if ("-m", PACKAGE) in itertools.pairwise(texts):
+                yield from _package(roots)
+        elif script:
+            yield from _run(_text(node), path, roots)
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -122,12 +128,22 @@ def _matching(name: ast.expr, roots: Sequence[Path]) -> Iterator[Path]:
 
 
 def _run(text: str, path: Path, roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield what a script's text names to run it: a script beside it, or our command line."""
+    """Yield what a script's text names to run it: a script beside it, our command, or code."""
     if text.endswith(".py") and "/" not in text and (path.parent / text).is_file():
         yield path.parent / text
-    elif PACKAGE in text.replace("-", "_"):
-        for root in roots:
-            yield from (root / PACKAGE).rglob("*.py")
+    elif text.split(" ")[0] == COMMAND or (PACKAGE in text and "import " in text):
+        yield from _package(roots)
+
+
+def _package(roots: Sequence[Path]) -> Iterator[Path]:
+    for root in roots:
+        yield from (root / PACKAGE).rglob("*.py")
+
+
+def _text(node: ast.AST) -> str:
+    """Return the text that a node is, or ""."""
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return node.value if is_text else ""  # type: ignore[attr-defined, no-any-return]
 
 
 @functools.cache

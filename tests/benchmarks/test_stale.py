@@ -97,11 +97,22 @@ def test_code_far_down_changes_the_digest(roots, name, text):
     assert digest(roots) != before
 
 
-def test_a_script_that_runs_the_command_line_depends_on_the_whole_package(roots):
-    write(roots[0], "benchmarks/script.py", "COMMAND = ['python', '-m', 'simplex_jax']")
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("COMMAND = ['python', '-m', 'simplex_jax']", True),
+        ("print('-m', 'simplex_jax', 'lda')", True),
+        ("COMMAND = 'simplex-jax lda'.split()", True),
+        ("CODE = 'from simplex_jax import lda'", True),
+        ("TOOLS = ['simplex_jax', 'another']", False),
+        ("PLACE = 'simplex_jax._src.kernels'", False),
+    ],
+)
+def test_a_script_that_runs_the_command_line_depends_on_the_whole_package(roots, text, runs):
+    write(roots[0], "benchmarks/script.py", text)
     before = digest(roots)
     write(roots[0], "simplex_jax/_src/unused.py", "Z = 2")
-    assert digest(roots) != before
+    assert (digest(roots) != before) == runs
 
 
 def test_results_are_stale_unknown_or_of_the_code_of_today(tmp_path, roots, monkeypatch):
