@@ -1,6 +1,6 @@
 """Speed and error of log I_nu(x) and its ratio against TensorFlow Probability and SciPy.
 
-    python benchmarks/bessel.py [--size N] [--repeats N] [--json FILE]
+    python benchmarks/bessel.py [--size N] [--repeats N] [--keep FILE]
 
 Orders and arguments are drawn log-uniformly from 0.5..5e4 and 1e-3..1e6. Candidates alternate in
 every repeat and medians are compared, so that load on the machine affects all alike. The first
@@ -9,15 +9,14 @@ tested against a table of 40 digits; TFP (`pip install tfp-nightly`) is optional
 """
 
 import argparse
-import json
 import os
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import kept
 import numpy as np
 from log_bessel import log_iv
 from scipy import special
@@ -91,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
 
     jax.config.update("jax_enable_x64", True)
@@ -115,9 +114,8 @@ def main() -> None:
         print(
             f"{name:<44}{row['ns']:9.1f}{times:8.1f}{row['first_call_s']:9.2f}{error:>10}{lost:>12}"
         )
-    if options.json:
-        about = {"jax": jax.__version__, "machine": platform.platform(), "cores": os.cpu_count()}
-        options.json.write_text(json.dumps(about | {"bessel": table}, indent=1))
+    if options.keep:
+        kept.write(options.keep, [{"function": name, **row} for name, row in table.items()])
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def about() -> dict[str, Any]:
     return {
         "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": f"{_processor()}, {platform.system()}",
+        "machine": machine(),
         "cores": cores(),
         "command": shlex.join(["python", os.path.relpath(sys.argv[0]), *_without_places(sys.argv)]),
         "commit": _commit(),
@@ -59,6 +59,11 @@ def _code(script: Path) -> dict[str, str | None]:
     else:
         print("code changed during the run: the result is kept without its digest", file=sys.stderr)
     return {"script": str(script.relative_to(sources.ROOT)), "digest": digest}
+
+
+def machine() -> str:
+    """Return the processor model and the operating system."""
+    return f"{_processor()}, {platform.system()}"
 
 
 def cores() -> int:

@@ -2,21 +2,15 @@
 
     python benchmarks/lda_mixing.py [--corpora sotu ap] [--passes 3000] [--seeds 3] [--keep FILE]
     python benchmarks/lda_mixing.py --priors 0.1,0.05 0.5,0.2 learn,0.05 learn-asymmetric,learn
-    python benchmarks/lda_mixing.py --gradient
 
-Memoised SCIR with one update of the topics per pass, the default, and with two, four and eight;
-with five sweeps per update; with documents that move all their tokens of a topic to another one,
-see `relabelled`; and a sampler that integrates the topics out as well (tomotopy, `pip install
-tomotopy`; one worker, since two make it approximate). Corpora, K, alpha and beta are the same;
-shares are read after every pass, the first quarter is dropped, and the effective sample size is
-that of `evaluate.diagnostics`.
+Memoised SCIR with one update of the topics per pass, the default, and with two, four and eight; and
+a sampler that integrates the topics out as well (tomotopy, `pip install tomotopy`; one worker,
+since two make it approximate). Corpora, K, alpha and beta are the same; shares are read after every
+pass, the first quarter is dropped, and the effective sample size is that of `evaluate.diagnostics`.
 
 With --priors, instead: one update per pass with other alpha and beta, or learned ones, and the
 perplexity of 500 held-out documents, averaged over the second half of the run, whose samples are
 counted.
-
-With --gradient, what Hamiltonian moves of shares and topics would cost: the time of a gradient of
-their log density, with labels summed out, against that of a pass.
 """
 
 import argparse
@@ -34,13 +28,10 @@ import scipy.sparse as sp
 from lda_corpora import NAMES, training_counts
 from lda_recorder import SHARED
 
-from simplex_jax._src.base import Kernel
 from simplex_jax._src.corpus import device
-from simplex_jax._src.corpus.device import DeviceCorpus
 from simplex_jax._src.evaluate.diagnostics import effective_size
 from simplex_jax._src.models import lda
 from simplex_jax._src.models.lda import model
-from simplex_jax._src.models.lda.kernel import Memory
 from simplex_jax._src.runtime.driver import run
 
 ALPHA, BETA = 0.1, 0.05
@@ -52,17 +43,11 @@ def ours(
     passes: int,
     seed: int,
     updates: int = 1,
-    sweeps: int = 1,
-    relabel: bool = False,
 ) -> np.ndarray:
     """Return the tokens of each topic after every pass, [passes, K]."""
     documents, shape = device.to_device(train), (topics, train.shape[1])
     size = -(-train.shape[0] // updates)
-    kernel, stream = model.build(
-        documents, shape, alpha=ALPHA, beta=BETA, sweeps=sweeps, batch_size=size
-    )
-    if relabel:
-        kernel = Kernel(kernel.init, partial(_moved, kernel.update, documents))
+    kernel, stream = model.build(documents, shape, alpha=ALPHA, beta=BETA, batch_size=size)
     key = jax.random.key(seed)
     state = kernel.init(key, jnp.ones(shape))
     _, trace = run(
@@ -76,51 +61,6 @@ def ours(
         chunk=50 * updates,
     )
     return np.asarray(trace)
-
-
-def _moved(update: Callable, held: DeviceCorpus, key: jax.Array, state: Any, ids: Any) -> Any:
-    key, key_move = jax.random.split(key)
-    state, info = update(key, state, ids)
-    labels = relabelled(key_move, state.position, held, state.sampler.memory.labels)
-    counts = jnp.zeros(state.position.shape, jnp.int32).at[labels, held.tokens].add(1)
-    return state._replace(sampler=state.sampler._replace(memory=Memory(labels, counts))), info
-
-
-def relabelled(
-    key: jax.Array, log_topics: jax.Array, held: DeviceCorpus, labels: jax.Array
-) -> jax.Array:
-    """Move the tokens of a topic in a document together to one that it lacks, or leave them.
-
-    Given the topics, and with one alpha for all of them, the new topic has the probability of the
-    tokens' words under it: a Gibbs step. A document's groups are visited in the order of their
-    first tokens, which no such move changes; the order of their topics would be wrong.
-    """
-    topics, documents = log_topics.shape[0], device.size(held)
-    sizes = jnp.diff(held.starts)
-    document = jnp.repeat(jnp.arange(documents), sizes, total_repeat_length=labels.shape[0])
-    groups = document * topics + labels.astype(jnp.int32)
-    fit = jax.ops.segment_sum(log_topics.T[held.tokens], groups, documents * topics)
-    fit = fit.reshape(documents, topics, topics)
-    first = jax.ops.segment_min(jnp.arange(groups.size), groups, documents * topics)
-    first = first.reshape(documents, topics)
-    there = first < groups.size  # the largest integer if there is no token
-    order = jnp.argsort(first, axis=1)
-    numbers, rows = jnp.arange(topics), jnp.arange(documents)
-
-    def move(i: jax.Array, loop: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        places, taken = loop
-        group = order[:, i]
-        free = ~taken | (numbers == group[:, None])
-        scores = jnp.where(free, fit[rows, group], -jnp.inf)
-        new = jax.random.categorical(jax.random.fold_in(key, i), scores)
-        new = jnp.where(there[rows, group], new, group)
-        taken = taken & (numbers != group[:, None])
-        taken |= there[rows, group][:, None] & (numbers == new[:, None])
-        return places.at[rows, group].set(new), taken
-
-    start = jnp.tile(numbers, (documents, 1)), there
-    places, _ = jax.lax.fori_loop(0, topics, move, start)
-    return places[document, labels].astype(labels.dtype)
 
 
 def collapsed(train: sp.csr_array, topics: int, passes: int, seed: int) -> np.ndarray:
@@ -141,8 +81,6 @@ def collapsed(train: sp.csr_array, topics: int, passes: int, seed: int) -> np.nd
 
 SAMPLERS = {
     **{f"{updates} updates": partial(ours, updates=updates) for updates in (1, 2, 4, 8)},
-    "5 sweeps": partial(ours, sweeps=5),
-    "relabelled": partial(ours, relabel=True),
     "integrated": collapsed,
 }
 
@@ -197,32 +135,6 @@ def of_prior(
     }
 
 
-def of_gradient(train: sp.csr_array, topics: int, passes: int) -> dict[str, float]:
-    """Return the milliseconds of a gradient and of a pass, and their ratio."""
-    entries = train.tocoo()
-    documents, words, counts = map(jnp.asarray, (entries.row, entries.col, entries.data))
-
-    @jax.jit
-    @jax.grad
-    def gradient(coordinates: tuple[jax.Array, jax.Array]) -> jax.Array:
-        shares, weights = (jax.nn.softmax(leaf, axis=1) for leaf in coordinates)
-        each = jnp.sum(shares[documents] * weights.T[words], axis=1)
-        prior = ALPHA * jnp.log(shares).sum() + BETA * jnp.log(weights).sum()
-        return counts @ jnp.log(each) + prior
-
-    keys = jax.random.split(jax.random.key(0))
-    shapes = (train.shape[0], topics), (topics, train.shape[1])
-    now = tuple(jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True))
-    times = []
-    for _ in range(21):
-        begun = time.perf_counter()
-        jax.block_until_ready(gradient(now))
-        times.append(time.perf_counter() - begun)
-    of_pass = lda.fit(train, topics, passes=passes, holdout=0, chains=1).metrics[-1]
-    each, pass_ = 1e3 * float(np.median(times[1:])), 1e3 * of_pass["seconds"] / passes
-    return {"ms a gradient": each, "ms a pass": pass_, "ratio": each / pass_}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -235,7 +147,6 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, default=SHARED / "peers")
     parser.add_argument("--data", type=Path, default=SHARED / "data")
     parser.add_argument("--priors", nargs="+", metavar="ALPHA,BETA")
-    parser.add_argument("--gradient", action="store_true")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -255,9 +166,7 @@ def main() -> None:
             )
             result = of_prior(*job, options.seeds, alpha, beta)
             keep(corpus=name, alpha=alpha, beta=beta, **result)
-        if options.gradient:
-            keep(corpus=name, **of_gradient(*job))
-        if options.priors or options.gradient:
+        if options.priors:
             continue
         for sampler in options.samplers:
             keep(

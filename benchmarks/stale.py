@@ -4,16 +4,21 @@
 
 A result in `benchmarks/results/` has the digest of the code that made it (`sources.py`). "stale"
 are those of other code than today's, "unknown" those without a digest, from before there was one or
-from a run during which files changed. The exit status is 1 if any are listed.
+from a run during which files changed. Those of a GPU that are stale or unknown are listed apart,
+unless this is their machine, since only there can they be run again. The exit status is 1 if others
+are listed.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import kept
 import sources
+
+ELSEWHERE = "of another machine, to run again there"
 
 
 def main() -> None:
@@ -26,21 +31,34 @@ def main() -> None:
         if names:
             print(f"{state}, {len(names)} of {len(files)}:")
             print(*(f"  {name}" for name in names), sep="\n")
-    sys.exit(1 if any(listed.values()) else 0)
+    sys.exit(1 if listed["stale"] or listed["unknown"] else 0)
 
 
 def listing(files: Sequence[Path], roots: Sequence[Path] = sources.ROOTS) -> dict[str, list[str]]:
-    """Return the results that are stale, with their commits and scripts, and the unknown ones."""
-    found: dict[str, list[str]] = {"stale": [], "unknown": []}
+    """Return the results that are stale, with commits and scripts, unknown, or of another GPU."""
+    found: dict[str, list[str]] = {"stale": [], "unknown": [], ELSEWHERE: []}
     for file in files:
-        about = kept.read(file).get("about", {})
+        result = kept.read(file)
+        about = result.get("about", {})
+        told = ""
         if not about.get("digest"):
-            found["unknown"].append(file.name)
+            state = "unknown"
+        elif not is_of_today(about, roots):
+            state, told = "stale", f" (commit {about['commit']}, {about['script']})"
+        else:
             continue
-        script = roots[0] / about["script"]
-        if not script.is_file() or sources.digest(script, roots) != about["digest"]:
-            found["stale"].append(f"{file.name} (commit {about['commit']}, {about['script']})")
+        device = result.get("device", "cpu")
+        if device != "cpu" and about["machine"] != kept.machine():
+            found[ELSEWHERE].append(f"{file.name} on {device}: {state}{told}")
+        else:
+            found[state].append(f"{file.name}{told}")
     return found
+
+
+def is_of_today(about: Mapping[str, Any], roots: Sequence[Path]) -> bool:
+    """Return whether the script of a result is still there, and all its code as it was."""
+    script = roots[0] / about["script"]
+    return script.is_file() and sources.digest(script, roots) == about["digest"]
 
 
 if __name__ == "__main__":

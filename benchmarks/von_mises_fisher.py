@@ -1,6 +1,6 @@
 """Speed of von Mises-Fisher draws and densities against TFP and SciPy, in one run.
 
-    python benchmarks/von_mises_fisher.py [--repeats N] [--json FILE]
+    python benchmarks/von_mises_fisher.py [--repeats N] [--keep FILE]
 
 Each setting is a dimension, a concentration and a number of draws about one mean that is no axis.
 Candidates alternate in every repeat and medians are compared, so that load on the machine affects
@@ -11,15 +11,15 @@ is optional; SciPy is skipped at large dimensions, where a call takes half a min
 """
 
 import argparse
-import json
 import os
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import kept
 import numpy as np
 from scipy import stats
 
@@ -83,12 +83,12 @@ def densities(p: int, k: float, x: np.ndarray) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
 
     print(f"jax {jax.__version__} on {jax.devices()[0].device_kind}, {os.cpu_count()} cores")
     print(f"us per draw, median of {options.repeats}; ratios to simplex_jax")
-    table: dict[str, dict] = {}
+    table: list[dict[str, Any]] = []
     for p, k, size in SETTINGS:
         rows: dict[str, dict] = {}
         functions = candidates(p, k, size)
@@ -116,10 +116,9 @@ def main() -> None:
                 f"{row['first_call_s']:8.2f} s first  {norm:>6}{error:>8}",
                 flush=True,
             )
-        table[f"{p}, {k:g}"] = rows
-    if options.json:
-        about = {"jax": jax.__version__, "machine": platform.platform(), "cores": os.cpu_count()}
-        options.json.write_text(json.dumps(about | {"von_mises_fisher": table}, indent=1))
+            table.append({"dimension": p, "concentration": k, "function": name, **row})
+    if options.keep:
+        kept.write(options.keep, table)
 
 
 if __name__ == "__main__":

@@ -125,21 +125,45 @@ def test_results_are_stale_unknown_or_of_the_code_of_today(tmp_path, roots, monk
     }
     for name, told in results.items():
         monkeypatch.setattr(kept, "about", lambda told=told: told)
-        kept.write(tmp_path / f"{name}.json", [{"a": 1}])
+        kept.write(tmp_path / f"{name}.json", [{"a": 1}], device="cpu")
     assert stale.listing([tmp_path / f"{name}.json" for name in results], roots) == {
         "stale": [
             "before.json (commit abc, benchmarks/script.py)",
             "gone.json (commit abc, benchmarks/no.py)",
         ],
         "unknown": ["old.json"],
+        stale.ELSEWHERE: [],
     }
 
 
+@pytest.mark.parametrize("here", [False, True])
+def test_results_of_a_gpu_are_due_on_its_machine_only(tmp_path, roots, monkeypatch, here):
+    machine = kept.machine() if here else "another"
+    about = {"script": "benchmarks/script.py", "commit": "abc", "machine": machine}
+    results = {
+        "today": about | {"digest": digest(roots)},
+        "before": about | {"digest": "0"},
+        "old": {"machine": machine},
+    }
+    for name, told in results.items():
+        monkeypatch.setattr(kept, "about", lambda told=told: told)
+        kept.write(tmp_path / f"{name}.json", [{"a": 1}], device="NVIDIA H200")
+    found = stale.listing([tmp_path / f"{name}.json" for name in results], roots)
+    due = found["stale"] + found["unknown"] if here else found[stale.ELSEWHERE]
+    assert [name.split()[0] for name in due] == ["before.json", "old.json"]
+    assert sum(map(len, found.values())) == 2
+    monkeypatch.setattr(stale, "listing", lambda files: found)
+    monkeypatch.setattr(sys, "argv", ["stale.py"])
+    with pytest.raises(SystemExit) as ended:
+        stale.main()
+    assert ended.value.code == here
+
+
 def test_a_result_has_its_code_unless_that_changed_during_the_run(tmp_path, monkeypatch, capsys):
-    script = sources.ROOT / "benchmarks" / "keys.py"
+    script = sources.ROOT / "benchmarks" / "draws.py"
     monkeypatch.setattr(sys, "argv", [str(script)])
     about = kept.about()
-    assert about["script"] == "benchmarks/keys.py"
+    assert about["script"] == "benchmarks/draws.py"
     assert about["digest"] == sources.digest(script)
     monkeypatch.setattr(kept, "_BEGUN", 0.0)
     assert kept.about()["digest"] is None
