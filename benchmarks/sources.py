@@ -25,6 +25,8 @@ WRITERS = {
     for name in ("kept.py", "sources.py", "papers/claims.py", "papers/tables.py")
 }
 """Modules that write results and do not make them."""
+SHOWING = frozenset({"report", "plots"})
+"""Packages and modules of the library that show results and do not make them."""
 NATIVE = ("*.cc", "*.cu", "*.h")
 
 
@@ -94,12 +96,14 @@ def _is_for_types(node: ast.AST) -> bool:
 
 
 def _module(name: str, roots: Sequence[Path]) -> list[Path]:
-    """Return the file of a module, if it is one of ours and does not only write results."""
+    """Return the file of a module, if it is one of ours that makes results."""
     for root in roots:
         where = root.joinpath(*name.split("."))
         for file in (where / "__init__.py", where.with_name(f"{where.name}.py")):
             if file.is_file():
-                return [] if file in WRITERS else [file]
+                within = file.relative_to(root).with_suffix("").parts
+                shows = within[0] == PACKAGE and not SHOWING.isdisjoint(within)
+                return [] if file in WRITERS or shows else [file]
     return []
 
 

@@ -29,7 +29,13 @@ FILES = {
             from simplex_jax._src.home import lazy
         """,
     "simplex_jax/_src/__init__.py": "",
-    "simplex_jax/_src/home.py": "def lazy():\n    '''Text.'''\n    return 1",
+    "simplex_jax/_src/home.py": """
+        from simplex_jax._src.report import page
+        def lazy():
+            '''Text.'''
+            return 1
+        """,
+    "simplex_jax/_src/report/page.py": "P = 1",
     "simplex_jax/_src/unused.py": "Z = 1",
     "simplex_jax/_src/kernels/__init__.py": "from simplex_jax._src.kernels import fast, native",
     "simplex_jax/_src/kernels/fast.py": "F = 1",
@@ -59,7 +65,7 @@ def digest(roots):
 def test_a_script_depends_on_what_it_imports_and_runs(roots):
     found = sources.dependencies(roots[1] / "script.py", roots)
     assert {str(path.relative_to(roots[0])) for path in found} == {*FILES} - {
-        *("benchmarks/aside.py", "simplex_jax/_src/unused.py"),
+        *("benchmarks/aside.py", "simplex_jax/_src/unused.py", "simplex_jax/_src/report/page.py"),
         *("simplex_jax/__init__.py", "simplex_jax/_src/__init__.py"),  # define nothing that is used
     }
 
@@ -68,7 +74,12 @@ def test_a_script_depends_on_what_it_imports_and_runs(roots):
     ("name", "text"),
     [
         ("benchmarks/deep.py", '"""A text."""\nX = (1)'),
-        ("simplex_jax/_src/home.py", "def lazy():\n    '''Another.'''\n\n    return 1  # why"),
+        (
+            "simplex_jax/_src/home.py",
+            "from simplex_jax._src.report import page\n"
+            "def lazy():\n    '''Another.'''\n\n    return 1  # why",
+        ),
+        ("simplex_jax/_src/report/page.py", "P = 2"),
         ("simplex_jax/_src/unused.py", "Z = 2"),
         ("benchmarks/aside.py", "import script, deep"),
         ("simplex_jax/_src/kernels/native/code.cc", "int f() {  // why\n  return 1; }"),
