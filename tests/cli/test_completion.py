@@ -43,7 +43,10 @@ def completed(words):
             "simplex-jax lda ",
             [
                 "file,",
-                *(f"plain,{name}" for name in (*COMMON, "effects", "correlate", "edit", "store")),
+                *(
+                    f"plain,{name}"
+                    for name in (*COMMON, "effects", "correlate", "edit", "export", "store")
+                ),
             ],
         ),
         ("simplex-jax hdp ", ["file,", *(f"plain,{name}" for name in (*COMMON, "edit"))]),

@@ -26,7 +26,7 @@ HELP = Path(__file__).parent / "help"
 _VERBS = ("fit", "transform", "report", "evaluate")
 """The commands of all models."""
 _MORE = {
-    "lda": ("effects", "correlate", "edit", "store"),
+    "lda": ("effects", "correlate", "edit", "export", "store"),
     "hdp": ("edit",),
     "sam": ("edit",),
 }

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax._src import corpus as corpora
-from simplex_jax._src.cli import console, counts, edits, options
+from simplex_jax._src.cli import console, counts, edits, options, single_cells
 from simplex_jax._src.cli.commands import Commands, load
 from simplex_jax._src.cli.console import one_line_errors, usage
 from simplex_jax._src.cli.options import declared_options
@@ -713,6 +713,7 @@ COMMANDS = Commands(
         effects,
         correlate,
         edits.edit_command(MODEL, _outcome, _documents, _completed, _lost),
+        single_cells.export_command(MODEL),
         store_command,
     ),
     memory=lambda plan: memory.estimate(plan.train, plan.settings, heldout=plan.heldout),
