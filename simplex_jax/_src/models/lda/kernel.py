@@ -526,11 +526,13 @@ def _learn(source: Source, key: jax.Array, state: State) -> State:
         evidence = concentrations.evidence(keys[2], state.beta, counts.T)
         prior = config.prior("beta")
         beta = concentrations.move(keys[3], state.beta, evidence, prior, learn)
-        # beta was drawn with the topics integrated out; now draw the topics given beta.
-        offset = expanded.offset(topics, memory.counts)
-        shapes = (beta + memory.counts).astype(state.position.dtype)
-        weights = draws.loggamma(keys[4], shapes, offset=offset)
-        state = state._replace(beta=beta, position=gamma.normalise(weights)[0])
+        state = state._replace(beta=beta)
+        if config.local != "integrated":  # whose labels do not depend on the topics
+            # beta was drawn with the topics integrated out; now draw the topics given beta.
+            offset = expanded.offset(topics, memory.counts)
+            shapes = (beta + memory.counts).astype(state.position.dtype)
+            weights = draws.loggamma(keys[4], shapes, offset=offset)
+            state = state._replace(position=gamma.normalise(weights)[0])
     return state
 
 
