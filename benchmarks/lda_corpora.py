@@ -14,7 +14,10 @@ from lda_recorder import load_common
 from simplex_jax._src import corpus
 from simplex_jax._src.corpus import Corpus
 
-NAMES = ("synth", "news20", "nips", "ap", "wikipedia", "wikipedia-1000")
+NAMES = (
+    *("synth", "news20", "nips", "ap", "wikipedia", "wikipedia-1000"),
+    *("sotu", "news20-all", "wikipedia-5000"),
+)
 _HELD_OUT = 1_000  # scored documents, at most
 
 
@@ -59,14 +62,20 @@ def load(name: str, peers: Path, data: Path, quick: bool) -> Task:
         parts = [sp.csr_array(part) for part in load_common(peers).load(name)]
         task = Task(name, *parts, num_topics=50, seconds=150, marks=marks[name])
     elif name == "nips":
-        train, heldout = corpus.holdout(nips(data / "nips0-12.tar.xz"), 100, seed=0)
-        halves = corpus.split_tokens(heldout.counts, seed=0)
-        task = Task(name, train.counts, *halves, num_topics=50, seconds=300, marks=())
+        task = _held_out(name, nips(data / "nips0-12.tar.xz"), 100, seconds=300)
     elif name == "ap":
         everything = corpus.read(data / "ap" / "ap.dat", vocabulary=data / "ap" / "vocab.txt")
-        train, heldout = corpus.holdout(everything, 200, seed=0)
-        halves = corpus.split_tokens(heldout.counts, seed=0)
-        task = Task(name, train.counts, *halves, num_topics=50, seconds=60, marks=())
+        task = _held_out(name, everything, 200, seconds=60)
+    elif name == "sotu":
+        task = _held_out(name, corpus.embedded_corpus(), 1000, seconds=60)
+    elif name == "news20-all":
+        task = _held_out(name, words_of(data / "20news-bydate.tar.xz", "train", 1), 1000, 150)
+    elif name == "wikipedia-5000":
+        folder = data / "wikipedia"
+        file = folder / "docword.wikipedia.train.txt.gz"
+        everything = corpus.read(file, vocabulary=folder / "vocab.wikipedia.txt")
+        some = corpus.from_counts(everything.counts[:5000], everything.vocabulary)
+        task = _held_out(name, some, 500, seconds=60)
     else:
         folder = data / "wikipedia"
         vocabulary = folder / "vocab.wikipedia.txt"
@@ -89,6 +98,12 @@ def load(name: str, peers: Path, data: Path, quick: bool) -> Task:
     )
 
 
+def _held_out(name: str, everything: Corpus, number: int, seconds: float) -> Task:
+    train, heldout = corpus.holdout(everything, number, seed=0)
+    halves = corpus.split_tokens(heldout.counts, seed=0)
+    return Task(name, train.counts, *halves, num_topics=50, seconds=seconds, marks=())
+
+
 def _of_words_shown(task: Task) -> Task:
     """Drop the words that no training document contains.
 
@@ -102,10 +117,18 @@ def _of_words_shown(task: Task) -> Task:
 
 def nips(path: Path) -> Corpus:
     """Papers of NIPS 0-12: words of three or more letters that occur more than ten times."""
+    return words_of(path, "", 10)
+
+
+def words_of(path: Path, within: str, least: int) -> Corpus:
+    """Files of an archive whose names contain a word: words of three or more letters.
+
+    Of these, those that occur more than `least` times.
+    """
     papers, names = [], []
     with tarfile.open(path, "r:xz") as archive:
         for member in archive:
-            file = archive.extractfile(member)
+            file = archive.extractfile(member) if within in member.name else None
             if file is not None:  # latin-1, because most files are not UTF-8
                 text = file.read().decode("latin-1").lower()
                 papers.append(Counter(re.findall("[a-z]{3,}", text)))
@@ -113,7 +136,7 @@ def nips(path: Path) -> Corpus:
     seen: Counter[str] = Counter()
     for paper in papers:
         seen.update(paper)
-    words = sorted(word for word, count in seen.items() if count > 10)
+    words = sorted(word for word, count in seen.items() if count > least)
     number = {word: i for i, word in enumerate(words)}
     entries = [
         (row, number[word], count)

@@ -6,9 +6,10 @@ Each tool trains on the same documents with the same K, alpha and beta (with `--
 default priors, learned or not), in its own process, one after the other, once for each seed. Topics
 are kept at marks and scored when the tool has ended, by the one routine of `common.py`: topic
 proportions of held-out documents from half of their tokens by 50 fixed-point iterations of CVB0
-with fixed topics, perplexity of the other half. Loading, compilation and evaluation are outside the
-clock. "Single" are the topics as the tool reports them, for the samplers (beta + n) / sum of the
-last labels; "averaged" is their mean over the second half of the run so far.
+with fixed topics, perplexity of the other half. Reading and evaluation are outside the clock; ours
+begins at the call of `lda.fit`, with compiled programs on disk ("cold": without any). "Single" are
+the topics as the tool reports them, for the samplers (beta + n) / sum of the last labels;
+"averaged" is their mean over the second half of the run so far.
 
 Writes results.json (to which later runs add), results.md and one plot per corpus. A full run on
 synth and news20 takes half an hour on two quiet cores; `--quick` tries everything in a few minutes.
@@ -33,7 +34,7 @@ import numpy as np
 import scipy.sparse as sp
 from lda_corpora import NAMES, Task, load
 from lda_recorder import SHARED, load_common
-from lda_summary import final, number, plot, table
+from lda_summary import CHECKPOINTS, at, final, number, plot, table
 from lda_tools import TOOLS
 
 ALPHA, BETA = 0.1, 0.05
@@ -56,17 +57,18 @@ def main() -> None:
         installed = [tool for tool in options.tools if importlib.util.find_spec(TOOLS[tool].module)]
         for tool in sorted(set(options.tools) - set(installed)):
             print(f"  {tool}: {TOOLS[tool].module} is not installed, left out")
-        for seed, tool in itertools.product(range(options.seeds), installed):
-            record = measure(tool, task, seed, options)
+        runs = itertools.product(
+            options.topics or [task.num_topics], range(options.seeds), installed
+        )
+        for num_topics, seed, tool in runs:
+            record = measure(tool, task._replace(num_topics=num_topics), seed, options)
             same = identity(record)
             records = [r for r in records if identity(r) != same] + [record]
             path.write_text(json.dumps(records, indent=1))
-        here = [record for record in records if record["corpus"] == name]
-        plot(here, options.out / f"{name}.png")
-    text = "\n\n".join(
-        table([record for record in records if record["corpus"] == name])
-        for name in dict.fromkeys(record["corpus"] for record in records)
-    )
+        for num_topics, here in groups(records).items():
+            if here[0]["corpus"] == name:
+                plot(here, options.out / f"{name}-{num_topics[1]}.png")
+    text = "\n\n".join(table(here) for here in groups(records).values())
     (options.out / "results.md").write_text(text + "\n")
     print(text)
     if options.keep:
@@ -80,6 +82,7 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--corpora", nargs="+", choices=NAMES, default=["synth", "news20"])
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
+    parser.add_argument("--topics", nargs="+", type=int, help="numbers of topics of each corpus")
     parser.add_argument("--effort", type=float, default=1.0, help="times the passes of each tool")
     parser.add_argument("--seconds", type=float, help="training time of each tool, at most")
     parser.add_argument("--seeds", type=int, default=1, help="runs of each, seeded 0, 1, ...")
@@ -97,11 +100,21 @@ def end(record: dict[str, Any]) -> dict[str, Any]:
     named = ("corpus", "num_topics", "tool", "seed", "defaults", "peak_memory")
     figures = {name: record[name] for name in named} | last
     figures["tokens_per_second"] = last["work"] * record["tokens"] / last["seconds"]
-    return figures | {"averaged": final(record, "averaged")}
+    figures |= {"averaged": final(record, "averaged")}
+    return figures | {f"after {mark} s": at(record, mark) for mark in CHECKPOINTS}
+
+
+def groups(records: list[dict[str, Any]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """Return the records of each corpus and number of topics."""
+    cases = dict.fromkeys((record["corpus"], record["num_topics"]) for record in records)
+    return {
+        case: [record for record in records if (record["corpus"], record["num_topics"]) == case]
+        for case in cases
+    }
 
 
 def identity(record: dict[str, Any]) -> tuple[Any, ...]:
-    return record["corpus"], record["tool"], record["seed"]
+    return record["corpus"], record["num_topics"], record["tool"], record["seed"]
 
 
 def measure(tool: str, task: Task, seed: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -140,8 +153,12 @@ def trained(
     command += ["--limit", str(TOOLS[tool].limit * effort)]
     command += ["--seconds", str(options.seconds or task.seconds)]
     command += ["--points", str(points), "--peers", str(options.peers)]
-    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # for the BLAS
-    subprocess.run(command, env=os.environ | one_thread)
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # for the BLAS
+    if tool.startswith("ours") and tool != "ours-cold":
+        environment |= {"JAX_COMPILATION_CACHE_DIR": str(options.out.resolve() / "programs")}
+        environment |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        subprocess.run([*command, "--limit", "8", "--points", "1"], env=environment)
+    subprocess.run(command, env=environment)
     if not (folder / "record.json").exists():
         raise SystemExit(f"{tool} on {task.name} failed: see above")
     return json.loads((folder / "record.json").read_text())

@@ -12,6 +12,9 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 Record = dict[str, Any]
 
+CHECKPOINTS = (2, 5, 10, 20, 40)
+"""Seconds at which tools are compared."""
+
 FAMILIES = {
     "ours": "Reds",
     "tomotopy": "Blues",
@@ -48,6 +51,13 @@ def spread(values: Sequence[float]) -> str:
 def best(point: dict[str, float]) -> float:
     """The better of the single and the averaged topics at a point."""
     return min(point.get(kind, np.inf) for kind in ("single", "averaged"))
+
+
+def at(record: Record, seconds: float) -> float | None:
+    """The perplexity of the last point until then, of averaged topics if it has them."""
+    points = [point for point in record["points"] if point["seconds"] <= seconds]
+    ended = record["points"][-1]["seconds"] < 0.8 * seconds
+    return None if ended or not points else points[-1].get("averaged", points[-1].get("single"))
 
 
 def reach(record: Record, mark: float, clock: str = "seconds") -> float:

@@ -238,59 +238,40 @@ def gensim(job: Job, record: Recorder, chunk: int) -> None:
 
 
 def simplex_jax(
-    job: Job, record: Recorder, counts: str, batch: int | None = None, local: str | None = None
+    job: Job,
+    record: Recorder,
+    counts: str = "memoised",
+    batch: int | None = None,
+    local: str | None = None,
+    **priors: str,
 ) -> None:
-    """Like `lda.fit`, with all other settings at their defaults."""
-    import jax
+    """`lda.fit` of one chain, with all other settings at their defaults.
 
-    from simplex_jax._src.corpus import from_counts
-    from simplex_jax._src.models import lda as topics
-    from simplex_jax._src.models.lda import feed as model
-    from simplex_jax._src.models.lda import model as lda
-    from simplex_jax._src.models.topics.data import size_of
-    from simplex_jax._src.runtime import devices
-    from simplex_jax._src.runtime.driver import run
+    The clock starts where it is called: it includes tracing, and loading or compiling programs.
+    """
+    from simplex_jax import lda, runtime
+    from simplex_jax._src.models.lda import model
 
-    devices.use()
-    data = from_counts(job.train)
     documents, words = job.train.shape
-    settings = topics.resolve(
-        data,
-        job.num_topics,
-        **job.given(alpha="alpha", beta="beta"),
-        counts=counts,
-        local=local,
-        batch_size=None if batch is None else min(batch, documents),
-        passes=record.limit,
-        seed=job.seed,
-    )
-    key_init, key_run = jax.random.split(jax.random.key(job.seed))
-    kernel, feed = model.build(model.to_device(data, settings), size_of(data), settings)
-    read = jax.jit(lda.mean_topics)
+    size = model.default_batch_size(documents, int(job.train.sum()), (job.num_topics, words))
+    size = min(batch or size, documents)
 
-    def begin() -> Any:
-        return jax.block_until_ready(model.start(key_init, kernel, words, settings))
+    class Watched(runtime.Hook):
+        """Adds a point at marks."""
 
-    def advance(state: Any, steps: int) -> Any:
-        stream = feed(key_run, int(state.step))
-        return run(key_run, kernel, state, stream, steps, collect=nothing, chunk=2**20)[0]
+        def __call__(self, event: Any) -> None:
+            with record.paused():
+                if record.due(done := event.step / per_pass):
+                    alpha = np.asarray(event.state.alpha)
+                    record.add(done, model.mean_topics(event.state), alpha=alpha)
 
-    with record.compiling():
-        read(advance(begin(), 0))
+    options = job.given(alpha="alpha", beta="beta") | priors
+    options |= {"counts": counts, "local": local, "batch_size": size, "seed": job.seed}
+    per_pass = -(-documents // size)
     with record.training():
-        state = begin()
-    per_pass = -(-documents // settings.batch_size)
-    for mark in record.marks:
-        steps = max(1, round(mark * per_pass)) - int(state.step)
-        if steps > 0:
-            with record.training():
-                state = advance(state, steps)
-            record.add(int(state.step) / per_pass, read(state), alpha=np.asarray(state.alpha))
-
-
-def nothing(state: Any, info: Any) -> tuple:
-    del state, info
-    return ()
+        lda.fit(
+            job.train, job.num_topics, passes=record.limit, chains=1, hooks=[Watched()], **options
+        )
 
 
 class Tool(NamedTuple):
@@ -328,10 +309,15 @@ TOOLS = {
     "sklearn-online-50": Tool(sklearn_online, {"batch": 50}, 3, 0.1, False, "sklearn"),
     "gensim-2000": Tool(gensim, {"chunk": 2000}, 6, 0.1, False, "gensim"),
     "gensim-256": Tool(gensim, {"chunk": 256}, 4, 0.1, False, "gensim"),
-    "ours": Tool(simplex_jax, {"counts": "memoised"}, 300, 1, True, "simplex_jax"),
-    "ours-integrated": Tool(
-        *(simplex_jax, {"counts": "memoised", "local": "integrated"}, 300, 1, True, "simplex_jax")
-    ),
+    **{
+        name: Tool(simplex_jax, options, 300, 1, True, "simplex_jax")
+        for name, options in {
+            "ours": {},
+            "ours-cold": {},
+            "ours-integrated": {"local": "integrated"},
+            "ours-learned": {"alpha": "learn-asymmetric", "beta": "learn"},
+        }.items()
+    },
     **{
         f"ours-{batch}": Tool(
             simplex_jax, {"counts": "subsampled", "batch": batch}, 20, 0.1, True, "simplex_jax"
