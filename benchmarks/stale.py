@@ -5,8 +5,8 @@
 A result in `benchmarks/results/` has the digest of the code that made it (`sources.py`). "stale"
 are those of other code than today's, "unknown" those without a digest, from before there was one or
 from a run during which files changed. Those of a GPU that are stale or unknown are listed apart,
-unless this is their machine, since only there can they be run again. The exit status is 1 if others
-are listed.
+unless this is their machine, since only there can they be run again. Each has the commit and the
+command that made it. The exit status is 1 if others than those of GPUs are listed.
 """
 
 import argparse
@@ -35,23 +35,23 @@ def main() -> None:
 
 
 def listing(files: Sequence[Path], roots: Sequence[Path] = sources.ROOTS) -> dict[str, list[str]]:
-    """Return the results that are stale, with commits and scripts, unknown, or of another GPU."""
+    """Return the results that are stale, unknown or of another GPU, with commits and commands."""
     found: dict[str, list[str]] = {"stale": [], "unknown": [], ELSEWHERE: []}
     for file in files:
         result = kept.read(file)
         about = result.get("about", {})
-        told = ""
         if not about.get("digest"):
             state = "unknown"
         elif not is_of_today(about, roots):
-            state, told = "stale", f" (commit {about['commit']}, {about['script']})"
+            state = "stale"
         else:
             continue
+        told = f"{file.name}, commit {about.get('commit')}: {about['command']}"
         device = result.get("device", "cpu")
         if device != "cpu" and about["machine"] != kept.machine():
-            found[ELSEWHERE].append(f"{file.name} on {device}: {state}{told}")
+            found[ELSEWHERE].append(f"{state}, {device}: {told}")
         else:
-            found[state].append(f"{file.name}{told}")
+            found[state].append(told)
     return found
 
 

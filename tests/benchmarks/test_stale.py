@@ -128,21 +128,22 @@ def test_a_script_that_runs_the_command_line_depends_on_the_whole_package(roots,
 
 def test_results_are_stale_unknown_or_of_the_code_of_today(tmp_path, roots, monkeypatch):
     about = {"script": "benchmarks/script.py", "digest": digest(roots), "commit": "abc"}
+    about["command"] = "python script.py"
     results = {
         "today": about,
         "before": about | {"digest": "0"},
         "gone": about | {"script": "benchmarks/no.py"},
-        "old": {"date": "2026-11-24"},
+        "old": {"command": "python script.py"},
     }
     for name, told in results.items():
         monkeypatch.setattr(kept, "about", lambda told=told: told)
         kept.write(tmp_path / f"{name}.json", [{"a": 1}], device="cpu")
     assert stale.listing([tmp_path / f"{name}.json" for name in results], roots) == {
         "stale": [
-            "before.json (commit abc, benchmarks/script.py)",
-            "gone.json (commit abc, benchmarks/no.py)",
+            "before.json, commit abc: python script.py",
+            "gone.json, commit abc: python script.py",
         ],
-        "unknown": ["old.json"],
+        "unknown": ["old.json, commit None: python script.py"],
         stale.ELSEWHERE: [],
     }
 
@@ -151,17 +152,18 @@ def test_results_are_stale_unknown_or_of_the_code_of_today(tmp_path, roots, monk
 def test_results_of_a_gpu_are_due_on_its_machine_only(tmp_path, roots, monkeypatch, here):
     machine = kept.machine() if here else "another"
     about = {"script": "benchmarks/script.py", "commit": "abc", "machine": machine}
+    about["command"] = "python script.py"
     results = {
         "today": about | {"digest": digest(roots)},
         "before": about | {"digest": "0"},
-        "old": {"machine": machine},
+        "old": {"machine": machine, "command": "python script.py"},
     }
     for name, told in results.items():
         monkeypatch.setattr(kept, "about", lambda told=told: told)
         kept.write(tmp_path / f"{name}.json", [{"a": 1}], device="NVIDIA H200")
     found = stale.listing([tmp_path / f"{name}.json" for name in results], roots)
     due = found["stale"] + found["unknown"] if here else found[stale.ELSEWHERE]
-    assert [name.split()[0] for name in due] == ["before.json", "old.json"]
+    assert ["before.json" in due[0], "old.json" in due[1]] == [True, True]
     assert sum(map(len, found.values())) == 2
     monkeypatch.setattr(stale, "listing", lambda files: found)
     monkeypatch.setattr(sys, "argv", ["stale.py"])
