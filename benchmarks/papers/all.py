@@ -21,7 +21,7 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 EXPERIMENTS = (
     *("scir_figure1", "scir_figure2", "scir_variates", "scir_vocabulary", "sgrld_figure1", "bias"),
-    *("scir_rates", "scir_networks", "scir_hmm"),
+    *("scir_rates", "scir_lognormal", "scir_networks", "scir_hmm"),
     *("mld_figure1", "mld_theorem4", "mld_variants"),
     *("lda_nips", "lda_wikipedia", "lda_variates"),
     *("dpm_synthetic", "dpm_msweb", "dpm_directions"),

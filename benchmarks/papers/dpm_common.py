@@ -34,6 +34,7 @@ class Method(NamedTuple):
         clusters: Number of random initial labels.
         steps: Step sizes of atoms and sticks; None to tune them.
         total: As in `dpm_mixture.build`; the papers carry it.
+        alpha: The concentration of the process; None for one drawn, with the prior Gamma(1, 1).
     """
 
     sampler: str
@@ -43,6 +44,7 @@ class Method(NamedTuple):
     clusters: int = 20
     steps: tuple[float, float] | None = (0.1, 0.1)
     total: str = "refreshed"
+    alpha: float | None = None
 
 
 _SGRLD = Method("sgrld", "subsampled", base=1e-3, clusters=30, steps=(1e-3, 5e-3))
@@ -57,6 +59,16 @@ METHODS = {
     "memoised, exact draws": Method("exact", "memoised"),
     "exact slice sampler": Method("exact", "memoised", whole=True),
 }
+_CARRIED = METHODS["SGRLD, published"]
+REMARKS = {
+    "SCIR, 30 labels": METHODS["SCIR, published"]._replace(clusters=30),
+    "SGRLD, 20 labels": _CARRIED._replace(clusters=20),
+    "SGRLD, concentration 20": _CARRIED._replace(alpha=20.0),
+    "SGRLD, concentration 100": _CARRIED._replace(alpha=100.0),
+    "SGRLD, base measure 0.01": _CARRIED._replace(base=0.01),
+    "SGRLD, base measure 0.1": _CARRIED._replace(base=0.1),
+}
+"""Variants of the published settings, for the remarks on numbers of clusters."""
 
 
 class Problem(NamedTuple):
@@ -136,7 +148,7 @@ def scores(
         total=method.total,
         counts=method.counts,
         batch_size=size if method.whole else min(BATCH, size),
-        alpha=dpm_mixture.Gamma(1.0, 1.0),
+        alpha=dpm_mixture.Gamma(1.0, 1.0) if method.alpha is None else method.alpha,
         **steps,
         label_moves=method.counts == "memoised",
     )
@@ -193,9 +205,10 @@ def experiment(
     cut = len(some) // 8
     tuning = Problem(*(sp.csr_array(problem.train[part]) for part in (some[cut:], some[:cut])))
     for name in methods:
-        method = tuned(tuning, METHODS[name], max(4, updates // 4), seeds[-1] + 1)
+        method = tuned(tuning, (METHODS | REMARKS)[name], max(4, updates // 4), seeds[-1] + 1)
         length = sweeps if method.whole else updates
         runs[name] = [scores(problem, method, length, seed) for seed in seeds]
+        half = [records[len(records) // 2] for records in runs[name]]
         last = [records[-1] for records in runs[name]]
         averaged = np.array([record["averaged"] for record in last])
         table.append(
@@ -205,10 +218,12 @@ def experiment(
                 "steps": "" if method.sampler == "exact" else f"{method.steps}",
                 "updates": length,
                 "seconds": float(np.mean([record["seconds"] for record in last])),
+                "halfway": f"{np.mean([record['current'] for record in half]):.3f}",
                 "current": f"{np.mean([record['current'] for record in last]):.3f}",
                 "averaged": f"{averaged.mean():.3f}",
                 "sd over seeds": f"{averaged.std(ddof=1):.3f}" if len(seeds) > 1 else "",
                 "clusters": float(np.mean([record["clusters"] for record in last])),
+                "alpha": float(np.mean([record["alpha"] for record in last])),
             }
         )
         print(table[-1], flush=True)

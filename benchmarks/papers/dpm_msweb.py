@@ -19,7 +19,7 @@ import common
 import dpm_common
 import msweb
 import scipy.sparse as sp
-from dpm_common import METHODS, Problem
+from dpm_common import METHODS, REMARKS, Problem
 
 from simplex_jax._src.corpus import to_vocabulary
 
@@ -32,7 +32,9 @@ DATA = common.DATA / "msweb"
 @click.option("--updates", type=click.IntRange(25), default=1000, show_default=True)
 @click.option("--sweeps", type=click.IntRange(25), default=500, show_default=True)
 @click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--methods", multiple=True, type=click.Choice(list(METHODS)), default=list(METHODS))
+@click.option(
+    "--methods", multiple=True, type=click.Choice([*METHODS, *REMARKS]), default=list(METHODS)
+)
 def main(
     quick: bool,
     out: Path,

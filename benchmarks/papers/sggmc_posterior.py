@@ -15,12 +15,14 @@ of all data, along the circle. As the 10 steps share a batch, their noise adds u
 too warm, with or without V: "a batch a step" makes ten updates of one step each between samples
 instead. "Full-matrix V of the batch" is the covariance matrix of each batch's gradients, as in the
 paper, for either point along its circle; "in the plane" has the whole gradient, most of whose noise
-points outwards. If h V exceeds 2 C a chain becomes NaN, and its row gives the number of samples
-before that. The truth is a quadrature over both angles. Distances are total variations over cells
-of 0.05 x 0.05.
+points outwards. If h V exceeds 2 C a chain becomes NaN: a row counts these, gives the number of
+samples before that, and is otherwise of the chains that stay finite. The truth is a quadrature over
+both angles. Distances are total variations over cells of 0.05 x 0.05. Some methods run on five sets
+of data, which differ in how far their modes overlap.
 """
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +43,16 @@ ONCE = "SGGMC, a batch a step"
 FULL = "SGGMC, full-matrix V of the batch"
 FULL_ONCE = f"{FULL}, a batch a step"
 PLANE = f"{FULL} in the plane"
-APART = (FULL, FULL_ONCE, PLANE)
+FULL_SLOW = f"{FULL_ONCE}, five times the friction"
+APART = (FULL, FULL_ONCE, FULL_SLOW, PLANE)
+BY_BATCH = (ONCE, FULL_ONCE, FULL_SLOW)
+REPEATED = ("SGGMC", ONCE, FULL, FULL_ONCE, FULL_SLOW)
+DATA_SETS = 5
 TRUE = (-np.pi / 24, np.pi / 8)
 STEP = float(np.sqrt(5e-4 / SIZE))
 FRICTION = 0.1 / STEP
 HALF, CELLS, FINE = 0.75, 30, 10  # angles up to HALF, cells an axis, points of the truth a cell
+EDGES = np.linspace(-HALF, HALF, CELLS + 1)
 
 
 @click.command(help=__doc__.splitlines()[0])
@@ -54,71 +61,16 @@ def main(quick: bool, out: Path, seed: int) -> None:
     started = time.perf_counter()
     chains = 2 if quick else 8
     lengths = {"burn_in": 500, "kept": 1_500} if quick else {"burn_in": 15_000, "kept": 25_000}
-    data = _data(common.key_of(seed, "data"))
-    circle = manifolds.sphere()
-    estimator = gradients.posterior(_log_prior, _log_likelihood, SIZE)
-    told = {"friction": FRICTION, "num_steps": STEPS}
-    once = sggmc.build(
-        estimator, circle, STEP, noise_estimate=bind(_variance, data), friction=FRICTION
-    )
-    small = batches.uniform(data, BATCH)
-    runs = {
-        "GMC": (gmc.build(_target, circle, 1e-3, num_steps=20, needs_batch=True), None),
-        "GMC, step 0.02": (gmc.build(_target, circle, 0.02, num_steps=20, needs_batch=True), None),
-        "SGGMC": (
-            sggmc.build(estimator, circle, STEP, noise_estimate=bind(_variance, data), **told),
-            small,
-        ),
-        ONCE: (once, small),
-        FULL: (_by_matrix(**told), small),
-        FULL_ONCE: (_by_matrix(friction=FRICTION), small),
-        PLANE: (_by_matrix(project=False, **told), small),
-        "SGGMC, V = 0": (sggmc.build(estimator, circle, STEP, **told), small),
-        "gSGNHT, V = 0": (gsgnht.build(estimator, circle, STEP, **told), small),
-    }
-    fine, truth = _truth(data)
-    cells = sggmc_common.coarse(truth, FINE)
-    edges = np.linspace(-HALF, HALF, CELLS + 1)
-    at = np.array([[1.0, 0.0], [1.0, 0.0]], np.float32)
-    start = jnp.broadcast_to(at, (chains, 2, 2))
-    below = truth[fine < 0].sum()
-    rows, result = [], {}
-    for name, (kernel, stream) in runs.items():
-        stream = batches.full(data) if stream is None else stream
-        position, kinetic, share = sggmc_common.chains(
-            common.key_of(seed, name),
-            kernel,
-            _apart(start) if name in APART else start,
-            stream,
-            collect=_kept,
-            **_times(lengths, STEPS if name in (ONCE, FULL_ONCE) else 1),
-        )
-        finite = np.isfinite(position).all(axis=(2, 3)).sum(axis=1)
-        if finite.min() < lengths["kept"]:
-            rows.append(_broken(name, finite))
-            continue
-        angle = sggmc_common.angles(position)
-        counts = np.array([np.histogram2d(*a.T, bins=(edges, edges))[0] for a in angle])
-        joint = [sggmc_common.total_variation(n, cells) for n in counts]
-        every = counts.sum(axis=0)
-        result[name] = every
-        left = (angle[..., 0] < 0).astype(float)
-        rows.append(
-            {
-                "method": name,
-                "joint, one chain": float(np.median(joint)),
-                "joint, all": sggmc_common.total_variation(every, cells),
-                "v_1, all": sggmc_common.total_variation(every.sum(axis=1), cells.sum(axis=1)),
-                "v_2, all": sggmc_common.total_variation(every.sum(axis=0), cells.sum(axis=0)),
-                "mass of v_1 < 0": float(left.mean()),
-                "true mass": float(below),
-                "kinetic energy": float(kinetic.mean()),
-                "noise / injected": float(share.max()),
-                "effective samples of a chain": sggmc_common.effective(left) / chains,
-                "samples before NaN": "",
-            }
-        )
-    rows.append(_exact(cells, lengths["kept"], chains, below, seed))
+    rows: list[dict] = []
+    data_sets = []
+    for number in range(1 if quick else DATA_SETS):
+        data = _data(common.key_of(seed + number, "data"))
+        data_sets.append(np.round(sggmc_common.angles(np.asarray(data)), 4).tolist())
+        names = None if number == 0 else REPEATED
+        found, result, cells = _measured(data, seed + number, names, chains, lengths)
+        rows += [{"data set": number, **row} for row in found]
+        if number == 0:
+            figure = _figure(result, cells, EDGES)
     settings = {
         "seed": seed,
         "chains": chains,
@@ -126,9 +78,93 @@ def main(quick: bool, out: Path, seed: int) -> None:
         "batch": BATCH,
         "step_size": STEP,
         "friction": FRICTION,
-        "data": np.round(sggmc_common.angles(np.asarray(data)), 4).tolist(),
+        "data": data_sets,
     }
-    common.write(out, rows, _figure(result, cells, edges), settings, started)
+    common.write(out, rows, figure, settings, started)
+
+
+def _runs(data: jax.Array) -> dict[str, tuple[Kernel, bool]]:
+    """Return kernels, and whether their batches are all data."""
+    circle = manifolds.sphere()
+    estimator = gradients.posterior(_log_prior, _log_likelihood, SIZE)
+    told = {"friction": FRICTION, "num_steps": STEPS}
+    of_all = bind(_variance, data)
+    once = sggmc.build(estimator, circle, STEP, noise_estimate=of_all, friction=FRICTION)
+    return {
+        "GMC": (gmc.build(_target, circle, 1e-3, num_steps=20, needs_batch=True), True),
+        "GMC, step 0.02": (gmc.build(_target, circle, 0.02, num_steps=20, needs_batch=True), True),
+        "SGGMC": (sggmc.build(estimator, circle, STEP, noise_estimate=of_all, **told), False),
+        ONCE: (once, False),
+        FULL: (_by_matrix(**told), False),
+        FULL_ONCE: (_by_matrix(friction=FRICTION), False),
+        FULL_SLOW: (_by_matrix(friction=5 * FRICTION), False),
+        PLANE: (_by_matrix(project=False, **told), False),
+        "SGGMC, V = 0": (sggmc.build(estimator, circle, STEP, **told), False),
+        "gSGNHT, V = 0": (gsgnht.build(estimator, circle, STEP, **told), False),
+    }
+
+
+def _measured(
+    data: jax.Array,
+    seed: int,
+    names: Sequence[str] | None,
+    chains: int,
+    lengths: dict[str, int],
+) -> tuple[list[dict], dict[str, np.ndarray], np.ndarray]:
+    """Return rows of the named methods (None: of all), their counts of samples, and the truth."""
+    fine, truth = _truth(data)
+    cells = sggmc_common.coarse(truth, FINE)
+    start = jnp.broadcast_to(jnp.array([[1.0, 0.0], [1.0, 0.0]]), (chains, 2, 2))
+    below = float(truth[fine < 0].sum())
+    rows, result = [], {}
+    runs = _runs(data)
+    for name in runs if names is None else names:
+        kernel, whole = runs[name]
+        position, kinetic, share = sggmc_common.chains(
+            common.key_of(seed, name),
+            kernel,
+            _apart(start) if name in APART else start,
+            batches.full(data) if whole else batches.uniform(data, BATCH),
+            collect=_kept,
+            **_times(lengths, STEPS if name in BY_BATCH else 1),
+        )
+        finite = np.isfinite(position).all(axis=(2, 3)).sum(axis=1)
+        good = finite == lengths["kept"]
+        row = {"method": name, "NaN chains": int((~good).sum()), "samples before NaN": ""}
+        if not good.all():
+            row["samples before NaN"] = f"{finite[~good].min()} to {finite[~good].max()}"
+        angle = sggmc_common.angles(position[good])
+        counts = [np.histogram2d(*a.T, bins=(EDGES, EDGES))[0] for a in angle]
+        if good.all():
+            result[name] = np.sum(counts, axis=0)
+        rows.append(row | _distances(counts, cells, below))
+        if good.any():
+            left = (angle[..., 0] < 0).astype(float)
+            rows[-1]["kinetic energy"] = float(kinetic[good].mean())
+            rows[-1]["noise / injected"] = float(share[good].max())
+            rows[-1]["effective samples of a chain"] = sggmc_common.effective(left) / good.sum()
+    generator = np.random.default_rng(seed)
+    exact = generator.multinomial(lengths["kept"], cells.ravel(), chains)
+    row = {"method": "exact draws", "NaN chains": 0, "samples before NaN": ""}
+    rows.append(row | _distances(exact.reshape(-1, *cells.shape), cells, below))
+    rows[-1]["effective samples of a chain"] = float(lengths["kept"])
+    return rows, result, cells
+
+
+def _distances(counts: Sequence[np.ndarray], cells: np.ndarray, below: float) -> dict[str, float]:
+    """Return the distances of chains' counts [chains][cells, cells]; NaN without any."""
+    distance, nothing = sggmc_common.total_variation, float("nan")
+    row = dict.fromkeys(("joint, one chain", "joint, all", "v_1, all", "v_2, all"), nothing)
+    row |= {"mass of v_1 < 0": nothing, "true mass": below, "kinetic energy": nothing}
+    row |= {"noise / injected": nothing, "effective samples of a chain": nothing}
+    if len(counts):
+        every = np.sum(counts, axis=0)
+        row["joint, one chain"] = float(np.median([distance(n, cells) for n in counts]))
+        row["joint, all"] = distance(every, cells)
+        row["v_1, all"] = distance(every.sum(axis=1), cells.sum(axis=1))
+        row["v_2, all"] = distance(every.sum(axis=0), cells.sum(axis=0))
+        row["mass of v_1 < 0"] = float(every[: CELLS // 2].sum() / every.sum())
+    return row
 
 
 def _times(lengths: dict[str, int], thin: int) -> dict[str, int]:
@@ -210,33 +246,6 @@ def _kept(state: State, info: Any) -> tuple:
     share = getattr(info, "gradient_noise", None)
     position = _together(state.position) if isinstance(state.position, dict) else state.position
     return position, info.kinetic, jnp.float32(jnp.nan) if share is None else share
-
-
-def _exact(cells: np.ndarray, kept: int, chains: int, below: float, seed: int) -> dict:
-    generator = np.random.default_rng(seed)
-    counts = generator.multinomial(kept, cells.ravel(), chains).reshape(-1, *cells.shape)
-    every, distance = counts.sum(axis=0), sggmc_common.total_variation
-    return {
-        "method": "exact draws",
-        "joint, one chain": float(np.median([distance(n, cells) for n in counts])),
-        "joint, all": distance(every, cells),
-        "v_1, all": distance(every.sum(axis=1), cells.sum(axis=1)),
-        "v_2, all": distance(every.sum(axis=0), cells.sum(axis=0)),
-        "mass of v_1 < 0": float(every[: CELLS // 2].sum() / every.sum()),
-        "true mass": float(below),
-        "kinetic energy": float("nan"),
-        "noise / injected": float("nan"),
-        "effective samples of a chain": float(kept),
-        "samples before NaN": "",
-    }
-
-
-def _broken(name: str, finite: np.ndarray) -> dict:
-    """Return the row of chains that became NaN after these numbers of samples."""
-    columns = ("joint, one chain", "joint, all", "v_1, all", "v_2, all", "mass of v_1 < 0")
-    others = ("true mass", "kinetic energy", "noise / injected", "effective samples of a chain")
-    nothing = dict.fromkeys((*columns, *others), float("nan"))
-    return {"method": name, **nothing, "samples before NaN": f"{finite.min()} to {finite.max()}"}
 
 
 def _figure(result: dict[str, np.ndarray], cells: np.ndarray, edges: np.ndarray):

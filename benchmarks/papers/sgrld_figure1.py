@@ -1,4 +1,4 @@
-"""SGRLD, Figure 1: effective sample size over step size, in four coordinate systems.
+"""SGRLD, Figure 1: effective sample size over step size, and traces, in four coordinate systems.
 
     python benchmarks/papers/sgrld_figure1.py [--quick] [--out FOLDER] [--seed N]
 
@@ -16,11 +16,15 @@ better; its mean and median over components, averaged over chains. It does not d
 chains that stand still most of the time. `KS` does: the Kolmogorov-Smirnov distance of a chain's
 kept values to the posterior, see `common.ks_distance`; that of 1000 independent draws is about
 0.03. The table has each sampler's step size with the smallest distance; `table.csv` has all.
+
+The traces are Figure 1(b): the kept values of one chain at the paper's step size 0.1, h = 0.05, of
+the paper's three samplers and of its favourite without the correction. "Least" is the logarithm to
+base 10 of the smallest kept probability of a chain, the median over chains.
 """
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,7 @@ from baselines.parameterisations import (
     REDUCED_MEAN,
     REDUCED_NATURAL,
 )
+from matplotlib.figure import Figure
 
 from simplex_jax._src import batches, estimators
 from simplex_jax._src.base import Info, Kernel, State
@@ -44,7 +49,25 @@ from simplex_jax._src.samplers import scir
 
 COUNTS = np.array([90, 5, 5, 0, 0, 0, 0, 0, 0, 0])
 ALPHA = 0.1
-STEP_SIZES = (1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+STEP_SIZES = (
+    1e-5,
+    2e-5,
+    5e-5,
+    1e-4,
+    2e-4,
+    5e-4,
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+)
+TRACED, TRACED_AT = 4, 0.05  # the number of samplers, the first ones, and the step size
 # The full-data counts are the one row of the data.
 EXACT = estimators.multinomial(size=1)
 
@@ -97,7 +120,9 @@ def main(quick: bool, out: Path, seed: int, chains: int | None) -> None:
         if quick
         else {"burn_in": 10_000, "kept": 1000, "thin": 100}
     )
+    at = min(step_sizes, key=lambda h: abs(h - TRACED_AT))
     rows: list[dict] = []
+    traces: dict[str, np.ndarray] = {}
     for name, build in methods.items():
         log_omega, acceptance = sample(
             common.key_of(seed, name), jnp.asarray(step_sizes), build, chains, **lengths
@@ -114,17 +139,44 @@ def main(quick: bool, out: Path, seed: int, chains: int | None) -> None:
                     "bulk ESS median": np.median(bulk),
                     "KS": common.ks_distance(chain, COUNTS + ALPHA).mean(),
                     "acceptance": accepted.mean(),
+                    "least": least(chain),
                 }
             )
+            if h == at and len(traces) < TRACED:
+                traces[name] = chain[0] / np.log(10)
         click.echo(f"{name}: {time.perf_counter() - started:.0f} s")
 
     best = [
         min((row for row in rows if row["sampler"] == name), key=lambda row: row["KS"])
         for name in methods
     ]
-    figure, axes = common.figure(2, height=3.8, sharey=True)
-    for ax, kind in zip(axes, ("ESS", "bulk ESS"), strict=True):
-        for i, name in enumerate(methods):
+    exact = common.log_dirichlet_draws(
+        np.random.default_rng(seed), COUNTS + ALPHA, chains * lengths["kept"]
+    )
+    settings = {
+        "seed": seed,
+        "chains": chains,
+        "counts": COUNTS.tolist(),
+        "alpha": ALPHA,
+        "step_sizes": step_sizes,
+        "traced_at": at,
+        "least_of_exact_draws": least(exact.reshape(chains, -1, len(COUNTS))),
+        **lengths,
+    }
+    common.write(out, rows, drawn(rows, traces, at), settings, started, shown=best)
+
+
+def least(chains: np.ndarray) -> float:
+    """Return log10 of the smallest probability of chains [chains, kept, K], their median."""
+    return float(np.median(chains.min(axis=(1, 2))) / np.log(10))
+
+
+def drawn(rows: Sequence[dict], traces: Mapping[str, np.ndarray], at: float) -> Figure:
+    """Draw effective sizes over step sizes, and traces of log10 probabilities [kept, K]."""
+    figure, axes = common.figure(3, 2, width=3.8)
+    names = list(dict.fromkeys(row["sampler"] for row in rows))
+    for ax, kind in zip(axes, ("ESS", "bulk ESS"), strict=False):
+        for i, name in enumerate(names):
             own = [row for row in rows if row["sampler"] == name]
             style = {"color": common.COLOURS[i % 8], "lw": 1.5 if name in SHOWN else 0.7}
             h = [row["step size"] for row in own]
@@ -132,17 +184,18 @@ def main(quick: bool, out: Path, seed: int, chains: int | None) -> None:
             ax.plot(h, [row[f"{kind} median"] for row in own], ":", **style)
         title = "of probabilities" if kind == "ESS" else "of ranks"
         ax.set(xscale="log", xlabel="step size", title=f"{title} (mean; dotted: median)")
+        ax.set(ylim=(0, 1050))
     axes[0].set(ylabel="effective size of 1000 samples")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    settings = {
-        "seed": seed,
-        "chains": chains,
-        "counts": COUNTS.tolist(),
-        "alpha": ALPHA,
-        "step_sizes": step_sizes,
-        **lengths,
-    }
-    common.write(out, rows, figure, settings, started, shown=best)
+    for ax, (name, trace) in zip(axes[2:], traces.items(), strict=False):
+        for j in np.argsort(COUNTS):  # the categories with counts on top
+            colour = common.COLOURS[1 if COUNTS[j] else 0]
+            ax.plot(trace[:, j], color=colour, lw=0.4)
+        ax.set(title=f"{name}, h = {at:g}", xlabel="kept sample")
+        ax.title.set_fontsize(8)
+    axes[2].set(ylabel="log10 of the probabilities")
+    axes[3].set(ylabel="log10 of the probabilities")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
 
 
 def sample(
