@@ -233,6 +233,43 @@ def test_the_predicted_moments_are_those_of_the_library_and_of_simulation(seed):
     assert abs(mean - shapes.mean() / rate.mean()) > 10 * np.sqrt(variance / len(theta))
 
 
+def test_the_predicted_moments_of_log_theta_are_those_of_simulation(seed):
+    lognormal = importlib.import_module("scir_lognormal")
+    generator = np.random.default_rng(seed)
+    p, time = np.full(20_000, 3.0), 0.2
+    centre = generator.normal(0.5, 0.4, len(p))
+    mean, variance = lognormal.predicted(centre * p, p, time)
+    assert mean == pytest.approx(centre.mean(), rel=1e-6)
+    added = centre.var() * np.tanh(3.0 * time / 2)  # as `samplers.gbm` says
+    assert variance == pytest.approx(1 / 3 + added, rel=1e-4)
+
+    p = generator.gamma(2.0, 1.0, len(p)) + 0.1
+    mean, variance = lognormal.predicted(centre * p, p, time)
+    x = np.full(100_000, mean)
+    for _ in range(60):
+        i = generator.integers(0, len(p), len(x))
+        e = np.exp(-p[i] * time)
+        noise = generator.standard_normal(len(x)) * np.sqrt((1 - e**2) / p[i])
+        x = e * x + (1 - e) * centre[i] + noise
+    found = {
+        "mean": checks.mean_z(x, mean, variance),
+        "square": checks.mean_z((x - mean) ** 2, variance, ((x - mean) ** 2).var()),
+    }
+    assert not checks.family(found)
+    # Without the covariance of the estimates the variance would be another.
+    assert abs(variance - 1 / p.mean()) > 10 * variance * np.sqrt(2 / len(x))
+
+
+@pytest.mark.slow
+def test_lognormal_targets_run(tmp_path):
+    rows, settings = run("scir_lognormal", tmp_path)
+    found = {row["method"]: row for row in rows}
+    ours, theirs = found["mean-reverting GBM"], found["the paper's GBM"]
+    assert float(ours["sd"]) == pytest.approx(float(ours["predicted sd"]), rel=0.15)
+    assert float(theirs["KS, later"]) > float(theirs["KS mean"]) + 0.05
+    assert not set(settings["seeds"]) & set(settings["tuning_seeds"])
+
+
 @pytest.mark.slow
 def test_rates_run(tmp_path):
     rows, settings = run("scir_rates", tmp_path)
