@@ -7,14 +7,14 @@ The matrix is synthetic and binary: regions differ in how often they are open by
 magnitude, each topic opens a fifth of them, a cell has the topics of its type, and the number of
 open regions of a cell is log-normal, 5,000 on average. Cells beyond the first 20,480 repeat these.
 It is written to an AnnData file in blocks. Then come `simplex-jax lda store`, a run with 20 topics,
-a sweep over --topics in one command, and `lda export` of 2,000 of the cells, which infers their
-proportions; each with its seconds, those of its threads, and the peak of its own memory. The runs
-write no proportions. With --peer, tomotopy trains on the 2,000 cells, and ours too. Files are
-removed afterwards.
+a sweep over --topics in one command, and `lda export` of 100 and of 2,000 of the cells, which
+infers their proportions; each with its seconds, those of its threads, and the peak of its own
+memory. The runs write no proportions. With --peer, tomotopy trains on the 2,000 cells, and ours
+too. Files are removed afterwards.
 
 The projection is of the job that users of pycisTopic report: 200,000 cells, 17 numbers of topics,
 500 iterations. It takes the cost of a token and core from the sweep, linear in the number of
-topics, and that of the proportions from the export, for all cells and numbers; both are shared by
+topics, and that of the proportions from the exports, for all cells and numbers; both are shared by
 all cores. The store, and the rest of a run, are taken to need one core. All but passes is linear
 in tokens. It is arithmetic, not a measurement.
 """
@@ -40,8 +40,8 @@ from lda_growth import predicted, program, resident
 TRUE_TOPICS, TYPES = 24, 16
 BLOCK, PIECE, DISTINCT = 1_024, 64, 20
 """Cells that are written, and drawn, at a time, and blocks that differ."""
-FEW = 2_000
-"""Cells of the export and the peer."""
+FEW = (100, 2_000)
+"""Cells of two exports, the second of which those of the peer."""
 JOB_TOPICS = (2, *range(5, 50, 5), *range(50, 101, 10), 120)
 JOB_TOKENS, JOB_PASSES, JOB_CORES = 10**9, 500, (2, 16, 64)
 # M tokens a second of sweeps on one NVIDIA H200 by topics, for V = 7,702 (lda_parts_gpu.json).
@@ -178,10 +178,11 @@ def project(rows: list[dict[str, Any]], tokens: int) -> dict[str, float]:
     fits = [row for row in rows if row["step"] == "fit"]
     steps, scale = {row["step"]: row for row in rows}, JOB_TOKENS / tokens
     costs = [(row["topics"], row["token_ns"]) for row in fits]
-    slope, start = np.polyfit(*zip(*costs, strict=True), 1)
-    passes = sum((start + slope * topics) * JOB_PASSES * JOB_TOKENS for topics in JOB_TOPICS) / 1e9
-    exported = steps["export"]
-    shares = kept.cores() * exported["seconds"] * JOB_TOKENS / exported["tokens"] * len(JOB_TOPICS)
+    slope, least = np.polyfit(*zip(*costs, strict=True), 1)
+    passes = sum((least + slope * topics) * JOB_PASSES * JOB_TOKENS for topics in JOB_TOPICS) / 1e9
+    start, few = (row for row in rows if row["step"] == "export")
+    rate = (few["seconds"] - start["seconds"]) / (few["tokens"] - start["tokens"])
+    shares = kept.cores() * rate * JOB_TOKENS * len(JOB_TOPICS)
     training = sum(row["training_seconds"] for row in fits)
     rest = (steps["sweep"]["seconds"] - training) / len(fits)
     serial = scale * (steps["store"]["seconds"] + len(JOB_TOPICS) * rest)
@@ -251,11 +252,13 @@ def measure(
     from simplex_jax._src.corpus import Corpus, store
 
     opened = store.open(stored)
-    few = Corpus(opened.rows(0, FEW), opened.vocabulary, opened.names[:FEW])
-    store.write(place / "few", few)
-    given = (str(place / "few"), "--model", str(place / "one"), "--out", str(place / "export"))
-    add("export", topics=20, tokens=few.counts.nnz, **run("export", *given))
-    for row in compare(few, place / "few", 20, options.passes) if options.peer else ():
+    for count in FEW:
+        few = Corpus(opened.rows(0, count), opened.vocabulary, opened.names[:count])
+        path, model = place / f"cells_{count}", str(place / "one")
+        store.write(path, few)
+        exported = run("export", str(path), "--model", model, "--out", f"{path}_export")
+        add("export", topics=20, cells=count, tokens=few.counts.nnz, **exported)
+    for row in compare(few, path, 20, options.passes) if options.peer else ():
         add(**row)
     return rows, {"cells": options.cells, "regions": options.regions, "tokens": tokens}
 
