@@ -257,7 +257,7 @@ def measure(
         path, model = place / f"cells_{count}", str(place / "one")
         store.write(path, few)
         exported = run("export", str(path), "--model", model, "--out", f"{path}_export")
-        add("export", topics=20, cells=count, tokens=few.counts.nnz, **exported)
+        add("export", topics=20, cells=len(few.names), tokens=few.counts.nnz, **exported)
     for row in compare(few, path, 20, options.passes) if options.peer else ():
         add(**row)
     return rows, {"cells": options.cells, "regions": options.regions, "tokens": tokens}
