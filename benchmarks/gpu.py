@@ -15,6 +15,7 @@ are sums over the events that XLA recorded on the device, or in its threads on a
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import runpy
@@ -152,17 +153,20 @@ def measure(part: Part, out: Path, limit: float, *, quick: bool) -> dict[str, An
     began, log = time.perf_counter(), out / f"{part.name}.log"
     # The command writes where it runs; the tests are found from the repository.
     with tempfile.TemporaryDirectory() as folder, log.open("w") as file:
+        process = subprocess.Popen(
+            command(part, out, quick=quick),
+            cwd=folder if part.script == "simplex_jax" else sources.ROOT,
+            env=environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+        with contextlib.suppress(ProcessLookupError):  # which has ended
+            os.sched_setaffinity(process.pid, core)
         try:
-            status: int | str = subprocess.run(
-                command(part, out, quick=quick),
-                cwd=folder if part.script == "simplex_jax" else sources.ROOT,
-                env=environment,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                timeout=limit,
-                preexec_fn=lambda: os.sched_setaffinity(0, core),
-            ).returncode
+            status: int | str = process.wait(limit)
         except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
             status = f"stopped after {limit:.0f} s"
     lines = log.read_text().strip().splitlines()
     return {
