@@ -204,9 +204,11 @@ def sgrld_figure1(result: dict[str, Any]) -> Rows:
             "ESS, mean": near["ESS mean"],
             "bulk ESS, median": near["bulk ESS median"],
             "acceptance": near["acceptance"],
+            "least": near["least"],
             "step of most ESS": many["step size"],
             "ESS there": many["ESS mean"],
             "KS there": many["KS"],
+            "least there": many["least"],
         }
         for near, many in zip(by_distance, by_size, strict=True)
     ]
@@ -527,6 +529,24 @@ def scir_rates_moments(result: dict[str, Any]) -> Rows:
     ]
 
 
+def scir_lognormal(result: dict[str, Any]) -> Rows:
+    """Distances by batch size, as `scir_rates`, and moments of the mean-reverting process."""
+    rows, sizes = result["rows"], result["settings"]["batch_sizes"]
+    table: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        line = table.setdefault(
+            (row["case"], row["method"]), {"": f"{row['case']}: {row['method']}"}
+        )
+        line[f"n = {row['batch size']}"] = f"{row['KS mean']:.3f} ({row['KS sd']:.3f})"
+        if row["batch size"] == sizes[0]:
+            line[f"later, n = {sizes[0]}"] = f"{row['KS, later']:.3f}"
+            line[f"ratio of sds, n = {sizes[0]}"] = f"{row['sd']:.2f}"
+            line["predicted"] = shown(row["predicted sd"])
+    names = list(next(iter(table.values())))
+    names = ["", *(f"n = {n}" for n in sizes), *names[2:5]]
+    return [{name: line.get(name, "") for name in names} for line in table.values()]
+
+
 def scir_networks(result: dict[str, Any]) -> Rows:
     """Perplexities of held-out pairs."""
     return [
@@ -573,6 +593,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "scir_variates": scir_variates,
     "scir_rates": scir_rates,
     "scir_rates.moments": scir_rates_moments,
+    "scir_lognormal": scir_lognormal,
     "scir_networks": scir_networks,
     "scir_hmm": scir_hmm,
     "scir_vocabulary": scir_vocabulary,
