@@ -89,6 +89,16 @@ def _users(method: str) -> str:
     return f"{method.removesuffix(', published')} {found['averaged']} ({found['sd over seeds']})"
 
 
+def _clusters() -> str:
+    found = [
+        row("dpm_msweb_remarks", method=method)
+        for method in ("SCIR, 30 labels", "SGRLD, published", "SGRLD, concentration 100")
+    ]
+    return "from 30 labels: SCIR {}, SGRLD {}; at 100 {}, last scores {}, {}, {}".format(
+        *(f"{r['clusters']:.0f}" for r in found), *(r["current"] for r in found)
+    )
+
+
 def _ess(sampler: str) -> str:
     best = max(r["ESS mean"] for r in result("sgrld_figure1")["rows"] if r["sampler"] == sampler)
     return f"{best:.0f}"
@@ -211,6 +221,15 @@ def _simplex() -> list[_Claim]:
             "picture",
             f"{_users('SCIR, published')}, {_users('SGRLD, published')}",
             "published; code's indexing corrected",
+        ),
+        (
+            "SCIR 4.2",
+            "dirichlet-process-mixture-of-web-users-scir-figure-3b",
+            "SGRLD makes too many clusters; a higher concentration helps, but fits worse",
+            "not reproduced",
+            "remarks",
+            _clusters(),
+            "three seeds",
         ),
         (
             "SGRLD 1",

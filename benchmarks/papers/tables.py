@@ -461,6 +461,22 @@ def dpm(result: dict[str, Any]) -> Rows:
     ]
 
 
+def dpm_remarks(result: dict[str, Any]) -> Rows:
+    """Scores over the run, and numbers of clusters."""
+    return [
+        {
+            "": row["method"],
+            "base measure": row["base"],
+            "halfway": row["halfway"],
+            "last state": row["current"],
+            "averaged (sd over seeds)": f"{row['averaged']} ({row['sd over seeds']})",
+            "clusters": f"{row['clusters']:.0f}",
+            "concentration": row["alpha"],
+        }
+        for row in result["rows"]
+    ]
+
+
 def dpm_directions(result: dict[str, Any]) -> Rows:
     """Densities, and the agreement of clusters and groups."""
     return [
@@ -615,6 +631,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "mld_figure1d": mld_figure1d,
     "lda_nips": lda_nips,
     "dpm_msweb": dpm,
+    "dpm_msweb_remarks": dpm_remarks,
     "dpm_synthetic": dpm,
     "dpm_directions": dpm_directions,
     "sam_20news": sam,
