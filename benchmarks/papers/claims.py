@@ -129,6 +129,19 @@ def _slope(kernel: str) -> str:
     return f"{kernel} {row('sggmc_order', kernel=kernel)['slope']}"
 
 
+def _data_sets(method: str) -> str:
+    rows = [r for r in result("sggmc_posterior")["rows"] if r["method"] == method]
+    broken = sum(r["NaN chains"] for r in rows)
+    chains = result("sggmc_posterior")["settings"]["chains"] * len(rows)
+    if broken:
+        return f"{broken} of {chains} chains NaN"
+    far, hot = ([r[name] for r in rows] for name in ("joint, one chain", "kinetic energy"))
+    return (
+        f"variation {min(far):.2f} to {max(far):.2f}, kinetic energy {min(hot):.1f} to "
+        f"{max(hot):.1f} for 1"
+    )
+
+
 def _lognormal() -> str:
     mended, all_data, blind = (
         row("scir_lognormal", case="even", method=method, batch_size=n)
@@ -327,10 +340,6 @@ def _spheres() -> list[_Claim]:
     circle = row("sggmc_circle", method="SGGMC, V = 1000")
     mass, true = circle["mass at mu_1"], circle["true mass"]
     one, low, high = (circle[name] for name in ("distance, one chain", "least", "most"))
-    posterior, once = (
-        row("sggmc_posterior", method=method) for method in ("SGGMC", "SGGMC, a batch a step")
-    )
-    heat, cool = posterior["kinetic energy"], once["kinetic energy"]
     return [
         (
             "SGGMC, Table 1",
@@ -357,9 +366,9 @@ def _spheres() -> list[_Claim]:
             "posterior of a mixture",
             "not reproduced",
             "picture",
-            f"variation {posterior['joint, one chain']:.2f}, kinetic energy {heat:.1f} for 1; "
-            f"a batch a step {once['joint, one chain']:.2f}, {cool:.1f}",
-            "published, likelihood corrected, one data set",
+            f"V of the batch: {_data_sets('SGGMC, full-matrix V of the batch')}; of all data: "
+            f"{_data_sets('SGGMC')}; a batch a step: {_data_sets('SGGMC, a batch a step')}",
+            "published, likelihood corrected, five sets of data",
         ),
         (
             "SGGMC 5(a)",

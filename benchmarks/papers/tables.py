@@ -316,15 +316,36 @@ def sggmc_circle(result: dict[str, Any]) -> Rows:
 
 
 def sggmc_posterior(result: dict[str, Any]) -> Rows:
-    """Distances of one chain and of all."""
+    """Distances of one chain and of all, on the first set of data."""
     return chosen(
-        result["rows"],
+        [row for row in result["rows"] if row["data set"] == 0],
         posterior="method",
         **{"joint,_one_chain": "joint, one chain", "joint,_all": "joint, all"},
         kinetic_energy="kinetic energy",
         effective_samples="effective samples of a chain",
+        NaN_chains="NaN chains",
         samples_before_NaN="samples before NaN",
     )
+
+
+def sggmc_posterior_data(result: dict[str, Any]) -> Rows:
+    """Chains that became NaN, distances and kinetic energies on every set of data."""
+    rows = result["rows"]
+    several = {row["method"] for row in rows if row["data set"] == 1}
+    table = []
+    for name in dict.fromkeys(row["method"] for row in rows if row["method"] in several):
+        own = [row for row in rows if row["method"] == name]
+        table.append(
+            {
+                "posterior": name,
+                f"chains that became NaN, of {result['settings']['chains']}": ", ".join(
+                    str(row["NaN chains"]) for row in own
+                ),
+                "joint, one chain": ", ".join(shown(row["joint, one chain"]) or "-" for row in own),
+                "kinetic energy": ", ".join(shown(row["kinetic energy"]) or "-" for row in own),
+            }
+        )
+    return table
 
 
 def sggmc_applications(result: dict[str, Any]) -> Rows:
@@ -625,6 +646,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "sggmc_order": sggmc_order,
     "sggmc_circle": sggmc_circle,
     "sggmc_posterior": sggmc_posterior,
+    "sggmc_posterior.data": sggmc_posterior_data,
     "sggmc_applications": sggmc_applications,
     "lda_wikipedia_common": lda_wikipedia,
     "lda_wikipedia_published": lda_wikipedia,
