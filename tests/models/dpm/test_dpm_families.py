@@ -22,7 +22,7 @@ from simplex_jax._src.geometry.rising import log_rising
 from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
-from simplex_jax._src.models.dpm.families.gaussian import Normals, cholesky, inverse, solve
+from simplex_jax._src.models.dpm.families.gaussian import Moments, Normals, cholesky, inverse, solve
 from simplex_jax._src.models.dpm.families.von_mises_fisher import Directions, Resultants
 
 SCALE = np.array([[2.0, 0.6], [0.6, 0.5]])
@@ -493,6 +493,58 @@ def test_counts_at_extreme_scales() -> None:
     p = (given[0] + 0.5) / (12_000_000 + 1.5)
     exact = np.log(p[0]) + 2 * np.log(p[1])
     np.testing.assert_allclose(family.log_evidence(more, given)[0], exact, atol=1e-4)
+
+
+def test_few_rows_given_a_million_normal_ones(seed) -> None:
+    """Of 1 and 10 rows in 32 columns, to a small part of a nat in single precision."""
+    rng = np.random.default_rng(seed)
+    p, many, few = 32, 10**6, np.array([1, 10])
+    mean, root = rng.normal(size=p), np.eye(p) + rng.normal(size=(p, p)) / 16
+    x = mean + rng.normal(size=(10, p)) @ root.T
+    total, square = np.stack([x[:n].sum(0) for n in few]), np.stack([x[:n].T @ x[:n] for n in few])
+    given = many * mean[None], many * (root @ root.T + np.outer(mean, mean))[None]
+    given, more = (
+        [leaf.astype(np.float32) for leaf in leaves] for leaves in (given, (total, square))
+    )
+    family = families.gaussian(np.zeros(p, np.float32), np.eye(p), strength=0.5)
+    result = jax.jit(family.log_evidence)(
+        Moments(jnp.asarray(few), *more), Moments(jnp.array([many]), *given)
+    )
+
+    def parts(n, total, square):
+        total, square = total.astype(np.float64), square.astype(np.float64)
+        scale = np.eye(p) + square - np.outer(total, total) / (0.5 + n)
+        constant = special.multigammaln((p + 2 + n) / 2, p) - p / 2 * np.log(0.5 + n)
+        return constant - (p + 2 + n) / 2 * np.linalg.slogdet(scale)[1] - n * p / 2 * np.log(np.pi)
+
+    before = [leaf[0].astype(np.float64) for leaf in given]
+    after = [[a + b for a, b in zip(before, pair, strict=True)] for pair in zip(*more, strict=True)]
+    exact = [parts(many + n, *sums) for n, sums in zip(few, after, strict=True)]
+    np.testing.assert_allclose(result, np.array(exact) - parts(many, *before), atol=5e-3)
+
+
+def test_few_rows_given_a_million_directions(seed) -> None:
+    """Of 1 and 10 concentrated rows, as precisely as their lengths allow."""
+    rng = np.random.default_rng(seed)
+    mean = np.eye(8)[1]
+    rows = mean + rng.normal(size=(2000, 8)) / np.sqrt(3000)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    total = np.stack([rows[0], rows[:10].sum(0)]).astype(np.float32)
+    given = 500 * rows.sum(0, keepdims=True).astype(np.float32)
+
+    def evidences(total, given):
+        """That of the rows given others, and as a difference, which is exact in double."""
+        grid, centre = np.geomspace(100, 20_000, 12).astype(total.dtype), np.eye(8)[0]
+        family = families.von_mises_fisher(8, grid, mean=centre, strength=2.0)
+        more = Resultants(jnp.array([1, 10]), jnp.asarray(total))
+        given = Resultants(jnp.array([10**6]), jnp.asarray(given))
+        both = jax.tree.map(jnp.add, more, given)
+        difference = family.log_evidence(both) - family.log_evidence(given)
+        return family.log_evidence(more, given), difference
+
+    (result, _), (double, exact) = evidences(total, given), exactly(evidences, total, given)
+    np.testing.assert_allclose(double, exact, rtol=1e-7)
+    np.testing.assert_allclose(result, exact, atol=0.02)
 
 
 def test_a_word_of_probability_zero_counts_where_it_occurs_only() -> None:

@@ -524,18 +524,60 @@ def _log_evidence(prior: _Prior, statistics: Moments, given: Moments | None = No
     if given is None:  # the same for all
         given = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[:1]), statistics)
     before = _posterior(prior, given)
-    after = _posterior(prior, jax.tree.map(jnp.add, given, statistics))
     p = prior.mean.shape[0]
     n = statistics.number.astype(prior.mean.dtype)
-    factors = cholesky(jnp.concatenate([before.scale, after.scale]))
-    logs = 2 * jnp.sum(jnp.log(jnp.diagonal(factors, axis1=-2, axis2=-1)), axis=-1)
-    log_before, log_after = jnp.split(logs, [before.scale.shape[0]])
+    root = cholesky(before.scale)
+    log_before = 2 * jnp.sum(jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1)), axis=-1)
+    # Degrees of freedom multiply this: a difference of log determinants would not be exact enough.
+    growth = _log_det_beyond_one(_increase(before, root, statistics))
     degrees = (before.freedom[:, None] - jnp.arange(p, dtype=n.dtype)) / 2
     log_gammas = jnp.sum(log_rising(degrees, n[:, None] / 2), axis=-1)
-    log_dets = 0.5 * (n * log_after + before.freedom * (log_after - log_before))
+    log_dets = 0.5 * (n * log_before + (before.freedom + n) * growth)
     return (
         log_gammas - log_dets - 0.5 * p * (n * math.log(math.pi) + jnp.log1p(n / before.strength))
     )
+
+
+@full_precision
+def _increase(before: _Prior, root: jax.Array, rows: Moments) -> jax.Array:
+    """Return C^-1 D C^-T, [K, p, p], for the increase D of the scale C C' by the rows."""
+    n = rows.number.astype(before.mean.dtype)
+    # Sums of clusters without rows can have rounding errors.
+    total = jnp.where(n[:, None] > 0, rows.total, 0)
+    square = jnp.where(n[:, None, None] > 0, rows.square, 0)
+
+    def outer(a: jax.Array, b: jax.Array) -> jax.Array:
+        return a[:, :, None] * b[:, None, :]
+
+    # About the mean expected before.
+    off = total - n[:, None] * before.mean
+    about = square - outer(before.mean, total) - outer(off, before.mean)
+    more = about - outer(off, off / (before.strength + n)[:, None])
+    unit = inverse(root)
+    return unit @ more @ jnp.swapaxes(unit, -1, -2)
+
+
+def _log_det_beyond_one(matrices: jax.Array) -> jax.Array:
+    """Return log |1 + a| of positive semidefinite matrices a [..., p, p], also for small ones.
+
+    By Cholesky's decomposition with pivots less 1; NaN where 1 + a is not positive definite.
+    """
+    p = matrices.shape[-1]
+    place = jnp.arange(p)
+
+    def one(j: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        upper, log_det = now
+        row = lax.dynamic_index_in_dim(matrices, j, -2, keepdims=False)
+        column = lax.dynamic_index_in_dim(upper, j, -1)
+        rest = row - jnp.sum(column * upper, axis=-2)
+        pivot = lax.dynamic_index_in_dim(rest, j, -1)
+        pivot = jnp.where(pivot > -1, pivot, jnp.nan)
+        new = jnp.where(place > j, rest / jnp.sqrt(1 + pivot), 0)
+        upper = lax.dynamic_update_index_in_dim(upper, new, j, -2)
+        return upper, log_det + jnp.log1p(pivot[..., 0])
+
+    none = jnp.zeros(matrices.shape[:-2], matrices.dtype)
+    return lax.fori_loop(0, p, one, (jnp.zeros_like(matrices), none))[1]
 
 
 def _check(centre: jax.Array, rows: Any) -> None:

@@ -217,8 +217,41 @@ def _log_evidence(
 ) -> jax.Array:
     if given is None:
         return jax.nn.logsumexp(_log_joint(prior, statistics), axis=-1)
-    after = jax.tree.map(jnp.add, statistics, given)
-    return _log_evidence(prior, after) - _log_evidence(prior, given)
+    log_p = jax.nn.log_softmax(_log_joint(prior, given), axis=-1)
+    alone, more = _log_joint(prior, statistics), _log_increase(prior, statistics, given)
+    # Without rows before, gaps of lengths are at hand, and exact.
+    more = jnp.where(given.number[:, None] > 0, more, alone - prior.log_weights)
+    return jax.nn.logsumexp(log_p + more, axis=-1)
+
+
+def _log_increase(prior: _Prior, statistics: Resultants, given: Resultants) -> jax.Array:
+    """Return log p(rows | k, given rows) for all k of the grid, [K, M].
+
+    It is the increase of `_log_joint`, in which each large term is a difference of its own.
+    """
+    dtype, p, k = prior.grid.dtype, prior.centre.shape[0], prior.grid
+    n = statistics.number.astype(dtype)[:, None]
+    total, before = (
+        jnp.where(rows.number[:, None] > 0, rows.total, 0) for rows in (statistics, given)
+    )
+
+    def radius(total: jax.Array) -> jax.Array:
+        along = jnp.sum(total * prior.centre, axis=-1, keepdims=True)
+        length = _norm(total)[:, None]
+        return jnp.sqrt(jnp.maximum((k * length) ** 2 + 2 * k * along + strength**2, 0))
+
+    strength = _norm(prior.centre)
+    short, long = radius(before), radius(before + total)
+    # The difference of the radii is k times `along`: that of their squares over their sum.
+    inner = jnp.sum(total * (2 * before + total), axis=-1, keepdims=True)
+    aside = jnp.sum(total * prior.centre, axis=-1, keepdims=True)
+    both = short + long
+    along = (k * inner + 2 * aside) / jnp.where(both > 0, both, 1)
+    order = p / 2 - 1
+    log_c = vmf.log_uniform(p) + bessel.scaled_log_series(order, k)
+    change = bessel.scaled_log_series_difference(order, long, short)
+    more = n * log_c - change - k * jnp.maximum(n - along, 0)
+    return jnp.where(n > 0, more, 0)
 
 
 def _check(centre: jax.Array, rows: ArrayLike) -> None:
