@@ -287,6 +287,17 @@ def test_mutants_are_rejected(mutant, seed, getkey, monkeypatch) -> None:
     )
 
 
+def test_no_draw_accepts_a_move_that_is_hopeless(getkey) -> None:
+    """A uniform number in float32 is 0 once in 2^23 draws, and its logarithm below any ratio."""
+    hopeless = jnp.full(2**24, -100.0).at[:2].set([-jnp.inf, jnp.nan])
+    accept = jax.jit(lambda key, log_ratio: jnp.sum(split_merge._are_accepted(key, log_ratio)))
+    for key in jax.random.split(getkey(), 4):
+        assert accept(key, hopeless) == 0
+    assert accept(key, jnp.zeros(2**12)) == 2**12
+    share = accept(key, jnp.full(2**20, jnp.log(0.3))) / 2**20
+    assert abs(share - 0.3) < 4 * np.sqrt(0.21 / 2**20)
+
+
 def test_anchors_are_drawn_as_often_as_they_are_said_to_be(seed, getkey) -> None:
     """Of two clusters, so that no other cluster's choices matter."""
     labels = jnp.array([2, 0, 0, 2, 0, 2, 0, 0])

@@ -219,14 +219,20 @@ def propose(
     log_q = jnp.where(cells.blind, log_beta, groups.log_q)
     log_split = jnp.log(alpha) + log_beta + log_apart + log_anchors - log_q
     log_ratio = jnp.where(cells.split, log_split, -log_split)
-    chance = by_blocks(
-        lambda key, _: jax.random.uniform(key, (BLOCK,), log_ratio.dtype),
-        key_accept,
-        every,
-        at_once=True,
-    )
-    accepted = (jnp.log(chance) < log_ratio) & (every < cells.number)
+    accepted = _are_accepted(key_accept, log_ratio) & (every < cells.number)
     return _done(labels, statistics, occupancy, cells, members, groups, accepted)
+
+
+def _are_accepted(key: jax.Array, log_ratio: jax.Array) -> jax.Array:
+    """Return which moves are accepted, bool [G]: with probability min(1, ratio), 0 if it is NaN.
+
+    A uniform number may be 0, and would accept any ratio; an exponential one is finite.
+    """
+
+    def accept(key: jax.Array, log_ratio: jax.Array) -> jax.Array:
+        return -jax.random.exponential(key, log_ratio.shape, log_ratio.dtype) <= log_ratio
+
+    return by_blocks(accept, key, log_ratio, at_once=True)
 
 
 def _draw_list(key: jax.Array, n: int) -> jax.Array:
