@@ -264,6 +264,22 @@ def test_second_anchors_by_chance_alone_will_do(seed, getkey, monkeypatch) -> No
     assert not checks.family(p_values("multinomial", seed, getkey(), run=run))
 
 
+def by_sizes(count):
+    """As if all rows were listed."""
+    return lambda members, groups, listed: groups.sizes
+
+
+@pytest.mark.parametrize("make", [None, by_sizes])
+def test_a_list_of_some_of_the_rows_will_do(make, seed, getkey, monkeypatch) -> None:
+    monkeypatch.setattr(split_merge, "_LISTED", 3)
+    if make is not None:
+        monkeypatch.setattr(split_merge, "_count_listed", make(split_merge._count_listed))
+    fresh = jax.jit(lambda *arguments: run_moves(*arguments, 1))
+    run = lambda *arguments: fresh(*arguments[:-1])  # noqa: E731
+    p = p_values("multinomial", seed, getkey(), run=run, alpha=MANY, target=MANY)
+    assert bool(checks.family(p)) == (make is not None)
+
+
 @pytest.mark.parametrize("make", [None, by_halves])
 def test_blind_moves_keep_the_posterior_too(make, seed, getkey, monkeypatch) -> None:
     monkeypatch.setattr(split_merge, "_BLIND", 1.0)
