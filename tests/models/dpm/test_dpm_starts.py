@@ -93,6 +93,17 @@ def test_rows_that_are_left_out_are_not_learned_from(getkey) -> None:
     assert (density[80:] != other[80:]).all()
 
 
+def test_rows_that_are_left_out_have_no_share(getkey) -> None:
+    """Also not that of a cluster beyond those tried: 16 fill their block, 10 do not."""
+    rows, _ = groups(0, [100], 0.5)
+    key, begin = getkey(), (jnp.zeros(100, jnp.int32), ())
+    ten, sixteen = (
+        starts._candidate(key, jnp.int32(1), family(), rows, most, begin, jnp.bool_(True))[0]
+        for most in (10, 16)
+    )
+    np.testing.assert_allclose(ten, sixteen, atol=0.1)
+
+
 def test_clusters_are_numbered_by_their_size() -> None:
     labels = fitting._numbered(jnp.array([7, 2, 7, 7, 5, 5]))
     assert labels.tolist() == [0, 2, 0, 0, 1, 1]
@@ -107,6 +118,50 @@ def test_rows_beyond_those_compared_choose_too(seed, getkey, monkeypatch) -> Non
     sides = [set(np.unique(np.asarray(labels)[truth == k])) for k in (0, 1)]
     assert labels.shape == (800,)
     assert not sides[0] & sides[1]
+
+
+def by_number(densities):
+    """Candidates whose rows are all in the last cluster, with a density for each number."""
+
+    def candidate(key, number, family, rows, *_):
+        density = jnp.zeros(())
+        for of, value in densities.items():
+            density = jnp.where(number == of, value, density)
+        size = len(rows)
+        return jnp.full(size, density), jnp.full(size, number - 1, jnp.int32), ()
+
+    return candidate
+
+
+@pytest.mark.parametrize(
+    ("densities", "chosen"),
+    [
+        ({1: -3.0, 2: -2.0, 4: -1.0, 8: 0.0}, 8),
+        ({1: -3.0, 2: -2.0, 4: -1.0, 8: -2.0}, 4),
+        ({1: -3.0, 2: -1.0, 4: -2.0, 8: 0.0}, 2),  # 8 is not tried, as 4 is worse than 2,
+        ({1: -1.0, 2: -2.0, 4: 0.0, 8: 0.0}, 1),  # nor 4, as 2 is worse than 1
+    ],
+)
+def test_more_clusters_are_tried_where_the_most_are_best(
+    densities, chosen, getkey, monkeypatch
+) -> None:
+    monkeypatch.setattr(starts, "_NUMBERS", (1, 2))
+    monkeypatch.setattr(starts, "_MORE", (4, 8))
+    monkeypatch.setattr(starts, "_candidate", by_number(densities))
+    rows, _ = groups(0, [60], 0.3)
+    labels = jax.jit(lambda key: starts.predictive_labels.__wrapped__(key, family(), rows, 8))(
+        getkey()
+    )
+    assert set(labels.tolist()) == {chosen - 1}
+
+
+def test_eight_clusters_are_found_beyond_two(seed, getkey, monkeypatch) -> None:
+    """With candidates of 1, 2, 4 and 8: the last is chosen, and so all were tried."""
+    monkeypatch.setattr(starts, "_NUMBERS", (1, 2))
+    monkeypatch.setattr(starts, "_MORE", (4, 8))
+    rows, _ = groups(seed, [60] * 8, 0.3)
+    start = jax.jit(lambda *arguments: starts.predictive_labels.__wrapped__(*arguments, 8))
+    assert len(np.unique(start(getkey(), family(), rows))) > 4
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 11])

@@ -123,7 +123,7 @@ def merged(key: jax.Array, family: Family, rows: PyTree, labels: jax.Array) -> n
     count = int(names.max()) + 1
     if count == 1 or family.log_evidence is None:
         return names
-    width = -(-count // BLOCK) * BLOCK  # few shapes to compile
+    width = _width(count)  # few shapes to compile
     statistics, own, open_ = _pairs_open(key, family, rows, labels, width=width)
     # The entropy of a merged cluster with a third is the sum of both parts'.
     entropy, evidence = np.array(open_, np.float64), np.array(own, np.float64)
@@ -231,7 +231,7 @@ def _candidate(
     def turn(i: jax.Array, now: tuple) -> tuple:
         labels, total, cells = now
         key_clusters, key_labels = jax.random.split(jax.random.fold_in(key_turns, i))
-        labels = jnp.where(learned, labels, most)
+        labels = jnp.where(learned, labels, _width(most))  # beyond all clusters
         complete = family_rows.fill(rows, cells)
         drawn = _draw_clusters(key_clusters, family, complete, labels, number, most)
         logits = _logits(family, rows, drawn, number)
@@ -254,6 +254,11 @@ def _candidate(
     return total, labels, cells
 
 
+def _width(number: int) -> int:
+    """Return a number of clusters rounded up to whole blocks."""
+    return -(-number // BLOCK) * BLOCK
+
+
 def _chosen(densities: jax.Array) -> jax.Array:
     """Return the partition with the most clusters among those that predict as well as the best.
 
@@ -274,7 +279,7 @@ def _draw_clusters(
     There are `most`, rounded up to blocks of which only those in use are drawn.
     """
     key_shares, key_atoms = jax.random.split(key)
-    width = -(-most // BLOCK) * BLOCK
+    width = _width(most)
     sizes = jnp.zeros(width, jnp.result_type(float)).at[labels].add(1, mode="drop")
     log_shares = draws.log_dirichlet(key_shares, sizes + 1 / most)
     log_shares = jnp.where(jnp.arange(width) < number, log_shares, -jnp.inf)
