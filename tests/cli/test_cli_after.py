@@ -159,6 +159,14 @@ def test_topics_are_merged_by_a_file(run, tmp_path):
     assert f"the run in {run[0]}" in result.stderr
 
 
+def test_the_run_in_the_current_folder_is_edited(run, tmp_path, monkeypatch):
+    (tmp_path / "edits.txt").write_text("0 Boats\n")
+    monkeypatch.chdir(run[0])
+    result = invoke("lda", "edit", ".", tmp_path / "edits.txt")
+    assert result.exit_code == 0, result.stderr
+    assert lda.load(run[0].with_name("run-edited")).titles[0] == "Boats"
+
+
 def test_topics_are_dropped_named_and_reordered_by_a_table(run, tmp_path):
     table = "Topic;words;name\n1;goal match;Sports\n0;;\n"
     out, result = edit(run, tmp_path, table, "--reorder", name="edits.csv")

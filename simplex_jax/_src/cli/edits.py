@@ -109,7 +109,7 @@ def edit_command(
         still explain their words, so that prevalences and proportions sum to less than 1.
         """
         say, tell = (console.speaker(quiet, results=results) for results in (False, True))
-        place = out or directory.with_name(f"{directory.absolute().name}-edited")
+        place = out or directory.absolute().with_name(f"{directory.absolute().name}-edited")
         if place.absolute() == directory.absolute():
             raise click.UsageError("--out must be another folder: the run stays as it is")
         directories.check(place, model.name, files.names_of(model), overwrite=overwrite)

@@ -114,7 +114,7 @@ def export_command(kind: Model) -> click.Command:
         Give INPUT for other cells, or if the run wrote no proportions of its own (--stream).
         """
         say, tell = (console.speaker(quiet, results=results) for results in (False, True))
-        place = out or model.with_name(f"{model.absolute().name}-export")
+        place = out or model.absolute().with_name(f"{model.absolute().name}-export")
         if place.exists():
             raise FileExistsError(f"{place} exists: choose another --out")
         fitted, own = load(kind, model)
