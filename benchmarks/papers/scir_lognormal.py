@@ -33,7 +33,7 @@ Var[m_hat] tanh(s p / 2).
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,8 +42,8 @@ import common
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 from scipy import stats
+from scir_rates import draw_distances
 
 from simplex_jax._src import batches, estimators
 from simplex_jax._src.base import Batch, Kernel, Position, PyTree, bind
@@ -315,23 +315,7 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
         "step_sizes": STEP_SIZES,
         **lengths,
     }
-    common.write(out, rows, _drawn(curves, batch_sizes), settings, started)
-
-
-def _drawn(curves: Mapping[tuple[str, str], Sequence[np.ndarray]], sizes: Sequence[int]) -> Figure:
-    cases = list(dict.fromkeys(case for case, _ in curves))
-    figure, axes = common.figure(len(cases), sharey=True)
-    for ax, case in zip(axes, cases, strict=True):
-        for colour, name in zip(common.COLOURS, METHODS, strict=False):
-            ks = np.array(curves[case, name])
-            if len(ks) < len(sizes):
-                ks = np.repeat(ks, len(sizes), axis=0)
-            ax.fill_between(sizes, ks.min(axis=1), ks.max(axis=1), color=colour, alpha=0.15)
-            ax.plot(sizes, ks.mean(axis=1), ".-", color=colour, label=name)
-        ax.set(xscale="log", yscale="log", xlabel=f"batch size (of {SIZE} data)", title=case)
-    axes[0].set(ylabel="Kolmogorov-Smirnov distance")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
+    common.write(out, rows, draw_distances(curves, tuple(METHODS), batch_sizes), settings, started)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from baselines import transitions
+from matplotlib.figure import Figure
 from scipy import stats
 
 from simplex_jax._src import batches, estimators
@@ -394,7 +395,8 @@ def main(quick: bool, out: Path, seed: int, number: int) -> None:
         "step_sizes": {name: method.step_sizes for name, method in METHODS.items()},
         **lengths,
     }
-    common.write(out, rows, _drawn(curves, batch_sizes), settings, started)
+    figure = draw_distances(curves, (*METHODS, "exact draws"), batch_sizes)
+    common.write(out, rows, figure, settings, started)
 
 
 def _spread(ks: np.ndarray) -> dict[str, float]:
@@ -402,11 +404,16 @@ def _spread(ks: np.ndarray) -> dict[str, float]:
     return {"KS mean": float(ks.mean()), "KS sd": sd}
 
 
-def _drawn(curves: Mapping[tuple[str, str], Sequence[np.ndarray]], sizes: Sequence[int]) -> Any:
+def draw_distances(
+    curves: Mapping[tuple[str, str], Sequence[np.ndarray]],
+    methods: Sequence[str],
+    sizes: Sequence[int],
+) -> Figure:
+    """Draw distances over batch sizes, with their range over chains, a panel for each case."""
     cases = list(dict.fromkeys(case for case, _ in curves))
     figure, axes = common.figure(len(cases), width=3.2, sharey=True)
     for ax, case in zip(axes, cases, strict=True):
-        for colour, name in zip(common.COLOURS, (*METHODS, "exact draws"), strict=False):
+        for colour, name in zip(common.COLOURS, methods, strict=False):
             ks = np.array(curves[case, name])
             if len(ks) < len(sizes):
                 ks = np.repeat(ks, len(sizes), axis=0)
