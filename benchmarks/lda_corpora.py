@@ -16,7 +16,7 @@ from simplex_jax._src.corpus import Corpus
 
 NAMES = (
     *("synth", "news20", "nips", "ap", "wikipedia", "wikipedia-1000"),
-    *("sotu", "news20-all", "wikipedia-5000"),
+    *("sotu", "news20-all", "wikipedia-5000", "msweb"),
 )
 _HELD_OUT = 1_000  # scored documents, at most
 
@@ -70,6 +70,10 @@ def load(name: str, peers: Path, data: Path, quick: bool) -> Task:
         task = _held_out(name, corpus.embedded_corpus(), 1000, seconds=60)
     elif name == "news20-all":
         task = _held_out(name, words_of(data / "20news-bydate.tar.xz", "train", 1), 1000, 150)
+    elif name == "msweb":
+        visits = msweb.read(data / "msweb" / "anonymous-msweb.data").counts
+        everything = corpus.from_counts(visits[visits.sum(axis=1) > 1])  # others have no halves
+        task = _held_out(name, everything, 1000, seconds=60)
     elif name == "wikipedia-5000":
         folder = data / "wikipedia"
         file = folder / "docword.wikipedia.train.txt.gz"
