@@ -27,7 +27,7 @@ WRITERS = {
 """Modules that write results and do not make them."""
 SHOWING = frozenset({"report", "plots"})
 """Packages and modules of the library that show results and do not make them."""
-NATIVE = ("*.cc", "*.cu", "*.h")
+NATIVE = ("*.cc", "*.cu", "*.cuh", "*.h", "*.inl")
 
 
 def digest(script: Path, roots: Sequence[Path] = ROOTS) -> str:

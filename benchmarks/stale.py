@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import kept
 import sources
 
@@ -26,7 +27,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     ).parse_args()
     files = sorted(kept.RESULTS.rglob("*.json"))
-    listed = listing(files)
+    listed = listing(files, here=jax.devices()[0].device_kind)
     for state, names in listed.items():
         if names:
             print(f"{state}, {len(names)} of {len(files)}:")
@@ -34,7 +35,9 @@ def main() -> None:
     sys.exit(1 if listed["stale"] or listed["unknown"] else 0)
 
 
-def listing(files: Sequence[Path], roots: Sequence[Path] = sources.ROOTS) -> dict[str, list[str]]:
+def listing(
+    files: Sequence[Path], roots: Sequence[Path] = sources.ROOTS, here: str = "cpu"
+) -> dict[str, list[str]]:
     """Return the results that are stale, unknown or of another GPU, with commits and commands."""
     found: dict[str, list[str]] = {"stale": [], "unknown": [], ELSEWHERE: []}
     for file in files:
@@ -48,7 +51,7 @@ def listing(files: Sequence[Path], roots: Sequence[Path] = sources.ROOTS) -> dic
             continue
         told = f"{file.name}, commit {about.get('commit')}: {about['command']}"
         device = result.get("device", "cpu")
-        if device != "cpu" and about["machine"] != kept.machine():
+        if device != "cpu" and device != here:
             found[ELSEWHERE].append(f"{state}, {device}: {told}")
         else:
             found[state].append(told)

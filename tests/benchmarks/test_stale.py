@@ -41,6 +41,7 @@ FILES = {
     "simplex_jax/_src/kernels/fast.py": "F = 1",
     "simplex_jax/_src/kernels/native/__init__.py": "N = 1",
     "simplex_jax/_src/kernels/native/code.cc": "int f() { return 1; }",
+    "simplex_jax/_src/kernels/native/part.inl": "int g() { return 1; }",
 }
 
 
@@ -100,6 +101,7 @@ def test_texts_and_other_modules_do_not_change_the_digest(roots, name, text):
         ("simplex_jax/_src/home.py", "def lazy():\n    return 2"),
         ("simplex_jax/_src/kernels/fast.py", "F = '1'"),
         ("simplex_jax/_src/kernels/native/code.cc", "int f() { return 2; }"),
+        ("simplex_jax/_src/kernels/native/part.inl", "int g() { return 2; }"),
     ],
 )
 def test_code_far_down_changes_the_digest(roots, name, text):
@@ -149,23 +151,22 @@ def test_results_are_stale_unknown_or_of_the_code_of_today(tmp_path, roots, monk
 
 
 @pytest.mark.parametrize("here", [False, True])
-def test_results_of_a_gpu_are_due_on_its_machine_only(tmp_path, roots, monkeypatch, here):
-    machine = kept.machine() if here else "another"
-    about = {"script": "benchmarks/script.py", "commit": "abc", "machine": machine}
-    about["command"] = "python script.py"
+def test_results_of_a_gpu_are_due_on_such_a_one_only(tmp_path, roots, monkeypatch, here):
+    about = {"script": "benchmarks/script.py", "commit": "abc", "command": "python script.py"}
     results = {
         "today": about | {"digest": digest(roots)},
         "before": about | {"digest": "0"},
-        "old": {"machine": machine, "command": "python script.py"},
+        "old": {"command": "python script.py"},
     }
     for name, told in results.items():
         monkeypatch.setattr(kept, "about", lambda told=told: told)
         kept.write(tmp_path / f"{name}.json", [{"a": 1}], device="NVIDIA H200")
-    found = stale.listing([tmp_path / f"{name}.json" for name in results], roots)
+    files = [tmp_path / f"{name}.json" for name in results]
+    found = stale.listing(files, roots, "NVIDIA H200" if here else "cpu")
     due = found["stale"] + found["unknown"] if here else found[stale.ELSEWHERE]
     assert ["before.json" in due[0], "old.json" in due[1]] == [True, True]
     assert sum(map(len, found.values())) == 2
-    monkeypatch.setattr(stale, "listing", lambda files: found)
+    monkeypatch.setattr(stale, "listing", lambda files, here: found)
     monkeypatch.setattr(sys, "argv", ["stale.py"])
     with pytest.raises(SystemExit) as ended:
         stale.main()
