@@ -314,7 +314,6 @@ TOOLS = {
         for name, options in {
             "ours": {},
             "ours-cold": {},
-            "ours-integrated": {"local": "integrated"},
             "ours-learned": {"alpha": "learn-asymmetric", "beta": "learn"},
         }.items()
     },

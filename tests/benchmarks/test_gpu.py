@@ -30,9 +30,9 @@ def test_tests_are_there():
 
 
 def test_a_part_that_takes_too_long_is_stopped_and_named(tmp_path):
-    part = gpu.PARTS[0]._replace(script="simplex_jax", arguments="--help", refused=True)
+    part = gpu.PARTS[0]._replace(script="simplex_jax", arguments="--help")
     done = gpu.measure(part._replace(quick="--help"), tmp_path, 0.01, quick=True)
     assert done["status"] == "stopped after 0 s"
-    refused = gpu.measure(part._replace(quick="--no-such-option"), tmp_path, 60, quick=True)
-    assert refused["status"] == "refused"
-    assert "--no-such-option" in refused["last line"]
+    failed = gpu.measure(part._replace(quick="--no-such-option"), tmp_path, 60, quick=True)
+    assert failed["status"] == 2
+    assert "--no-such-option" in failed["last line"]

@@ -81,12 +81,6 @@ def test_learned_concentrations_in_double_precision(options):
     check(lda.fit, (COUNTS, 2), options, wide=True)
 
 
-def test_topics_are_integrated_out_in_single_precision_alone():
-    options = {"local": "integrated", "alpha": "learn-asymmetric"}
-    with pytest.raises(ValueError, match=r"float32, which is unavailable .* use 'collapsed'"):
-        check(lda.fit, (COUNTS, 2), options, wide=True)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
 @pytest.mark.parametrize(("fit", "data", "options"), FITS)

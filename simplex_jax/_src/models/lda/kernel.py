@@ -51,10 +51,6 @@ SAMPLERS = {
 }
 
 
-METHODS = (*engine.METHODS, "integrated")
-"""How labels are drawn, see `topics.engine`."""
-
-
 TOTALS = ("refreshed", "carried")
 """Treatments of the total of the weights, see `samplers.expanded`; the first is the default."""
 
@@ -79,7 +75,7 @@ class Config:
     sampler: str = dataclasses.field(metadata=_STATIC)  # one of `SAMPLERS`
     total: str | None = dataclasses.field(metadata=_STATIC)  # None if it moves no weights
     counts: str = dataclasses.field(metadata=_STATIC)  # "memoised" or "subsampled"
-    # How labels are drawn: "collapsed", "blocked" or "integrated", see `topics.engine`
+    # How labels are drawn: "collapsed" or "blocked", see `topics.engine`
     local: str = dataclasses.field(metadata=_STATIC)
     sweeps: int = dataclasses.field(metadata=_STATIC)  # Gibbs sweeps over a batch
     burn_in: int = dataclasses.field(metadata=_STATIC)  # first sweeps whose counts are discarded
@@ -124,17 +120,15 @@ class Counts(NamedTuple):
         alpha: ArrayLike,
         seeds: Seeds | None = None,
         rows: Rows | None = None,
-        beta: ArrayLike | None = None,
     ) -> Estimator:
         """Return the estimator for known concentrations of topic proportions, [K].
 
         The pseudo-counts of seeds are added to its counts, not to its memory. `rows` are the topics
-        that it counts, None for all. If topics are integrated out, it needs their concentrations
-        `beta` too, [V] or [K, V].
+        that it counts, None for all.
         """
         if seeds is not None and rows is not None:
             seeds = seeds.since(rows.first())
-        given = Given(alpha=jnp.asarray(alpha), beta=beta, seeds=seeds)
+        given = Given(alpha=jnp.asarray(alpha), seeds=seeds)
         return Estimator(self.init, bind(_estimate, self.estimate, given))
 
 
@@ -142,15 +136,7 @@ class Given(NamedTuple):
     """Parameters of an estimate of counts besides topics and documents."""
 
     alpha: jax.Array  # concentrations of topic proportions, [K]
-    beta: Any = None  # of topics, [V] or [K, V], without seeds; None if nothing depends on it
     seeds: Seeds | None = None
-
-    def prior(self) -> jax.Array:
-        """Return the concentrations of the topics including seeds, [V] or [K, V]."""
-        beta = jnp.asarray(self.beta)
-        if self.seeds is None:
-            return beta
-        return self.seeds.added(jnp.broadcast_to(beta, (len(self.alpha), beta.shape[-1])))
 
 
 def _estimate(
@@ -229,7 +215,6 @@ class Source:
     # Tokens of the largest batch, or of all
     room: int = dataclasses.field(default=0, metadata=_STATIC)
     shard: Shard | None = dataclasses.field(default=None, metadata=_STATIC)
-    blocks: Any = None  # of words, see `engine.word_blocks`; None for other local steps
 
     def fetch(self, batch: Any) -> Documents:
         """Return the documents of a batch, with tokens copied out of the corpus."""
@@ -263,10 +248,7 @@ def source_of(corpus: DeviceCorpus | Pages, config: Config, shard: Shard | None 
         return Source(None, config, size, corpus.room)
     if config.counts != "memoised":
         return Source(corpus, config, size, device.capacity(corpus, config.batch_size))
-    blocks = None
-    if config.local == "integrated":
-        blocks = engine.word_blocks(corpus.tokens, config.shape[1])
-    return Source(corpus, config, size, corpus.tokens.shape[0], shard, blocks)
+    return Source(corpus, config, size, corpus.tokens.shape[0], shard)
 
 
 def _init_memory(source: Source, key: jax.Array) -> Memory:
@@ -291,8 +273,6 @@ def _memoised(
         before = jnp.where(batch.again, memory.labels, batch.labels)
     else:
         documents, before = device.select(source.corpus, batch), memory.labels
-    if source.blocks is not None:
-        return _integrated(source, given, key, Memory(before, memory.counts), log_topics, documents)
     if shard is not None:
         documents = documents._replace(ids=shard.number(batch))
         if config.local == "blocked":  # whose randomness does not depend on the ids
@@ -312,29 +292,6 @@ def _memoised(
     if shard is not None:
         counts = memory.counts + shard.summed(counts)
     return counts.astype(log_topics.dtype), Memory(labels, counts)
-
-
-def _integrated(
-    source: Source,
-    given: Given,
-    key: jax.Array,
-    memory: Memory,
-    log_topics: jax.Array,
-    documents: Documents,
-) -> tuple[jax.Array, Memory]:
-    """Count the labels after sweeps that integrate the topics out."""
-    prior = given.prior()
-
-    def sweep(i: jax.Array, memory: Memory) -> Memory:
-        key_sweep = jax.random.fold_in(key, i)
-        return Memory(
-            *engine.sweep_integrated(
-                *(key_sweep, log_topics, given.alpha, prior, documents, *memory, source.blocks)
-            )
-        )
-
-    memory = lax.fori_loop(0, source.config.sweeps, sweep, memory)
-    return memory.counts.astype(log_topics.dtype), memory
 
 
 def batch_counts(
@@ -497,7 +454,7 @@ def _update(model: Model, key: jax.Array, state: State, batch: Batch) -> tuple[S
         key,
         state.sampler._replace(position=state.position, step=state.step),
         batch,
-        estimator=model.counts.with_prior(state.alpha, config.seeds, model.rows, state.beta),
+        estimator=model.counts.with_prior(state.alpha, config.seeds, model.rows),
         alpha=state.beta,  # a sampler's alpha is the prior of what it moves, here the topics
         step_size=config.step_size,
         **({} if model.rows is None else {"rows": model.rows}),
@@ -527,12 +484,11 @@ def _learn(source: Source, key: jax.Array, state: State) -> State:
         prior = config.prior("beta")
         beta = concentrations.move(keys[3], state.beta, evidence, prior, learn)
         state = state._replace(beta=beta)
-        if config.local != "integrated":  # whose labels do not depend on the topics
-            # beta was drawn with the topics integrated out; now draw the topics given beta.
-            offset = expanded.offset(topics, memory.counts)
-            shapes = (beta + memory.counts).astype(state.position.dtype)
-            weights = draws.loggamma(keys[4], shapes, offset=offset)
-            state = state._replace(position=gamma.normalise(weights)[0])
+        # beta was drawn with the topics integrated out; now draw the topics given beta.
+        offset = expanded.offset(topics, memory.counts)
+        shapes = (beta + memory.counts).astype(state.position.dtype)
+        weights = draws.loggamma(keys[4], shapes, offset=offset)
+        state = state._replace(position=gamma.normalise(weights)[0])
     return state
 
 

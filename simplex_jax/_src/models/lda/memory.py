@@ -199,10 +199,6 @@ def _tables(corpus: Training, settings: Options) -> int:
     if settings.engine != "native" or settings.local == "blocked":
         return 0
     size = size_of(corpus)
-    if settings.local == "integrated":
-        documents = settings.batch_size or size.documents
-        seeded = settings.seed_words is not None  # concentrations of each topic and word
-        return calls.integrated_bytes(settings.num_topics, size.words, documents, apart=seeded)
     return calls.table_bytes(settings.num_topics, size.words)
 
 

@@ -22,7 +22,6 @@ from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus, HostCorpus, Pages
 from simplex_jax._src.models.lda import kernel, sharding
 from simplex_jax._src.models.lda.kernel import (
-    METHODS,
     SAMPLERS,
     TOTALS,
     Config,
@@ -46,11 +45,6 @@ ALPHA, BETA = 0.1, 0.05
 FIRST = {"alpha": ALPHA, "beta": BETA}
 """Default prior means of learned concentrations, where they start."""
 
-IN_ONE_PLACE = (
-    "local 'integrated' needs documents in memory, on one device and in one process: use "
-    "'collapsed'"
-)
-
 
 def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> int:
     """Return a batch size at which drawing the topics costs a quarter of drawing the labels.
@@ -70,24 +64,15 @@ def default_batch_size(documents: int, tokens: int, shape: tuple[int, int]) -> i
     return documents
 
 
-AFRESH = 32.0
-"""A step size of SCIR that draws topics anew: exp(-32) of the old topics remains."""
-
-
-def default_step(
-    sampler: str, counts: str, local: str | None = None
-) -> float | tuple[float, float, float]:
+def default_step(sampler: str, counts: str) -> float | tuple[float, float, float]:
     """Return the default step size, a constant or the arguments of `step_sizes.polynomial_decay`.
 
     With memoised counts any step of SCIR is exact and a long one mixes fastest: after h = 5 the
     topics hardly depend on where they were. With estimated counts the default is the schedule of
     the SCIR paper, which also suits SGRHMC, whose scale is the same. SGRLD and
     SMLD use the steps of Patterson and Teh. For SMLD these are unstable on topics of more than a
-    few hundred tokens, and stable steps hardly move. Labels drawn with the topics integrated out
-    need topics that are drawn anew.
+    few hundred tokens, and stable steps hardly move.
     """
-    if local == "integrated":
-        return AFRESH
     if sampler == "scir" and counts == "memoised":
         return 5.0
     if sampler in ("scir", "sgrhmc"):
@@ -142,8 +127,7 @@ def build(
             Those papers start from independent Gamma(1, 1) weights: give `init` such weights, whose
             sum is the first total.
         counts: "memoised" or "subsampled".
-        local: How labels are drawn: "collapsed", the default, "blocked", or with memoised counts
-            "integrated".
+        local: How labels are drawn: "collapsed", the default, or "blocked".
         sweeps: Gibbs sweeps over a batch; by default one with memoised counts, else ten.
         burn_in: Number of first sweeps whose counts are discarded; by default half of those of
             subsampled counts, which start from no labels.
@@ -235,13 +219,11 @@ def configure(
     local = local or "collapsed"
     seeded, memoised = seeds is not None, counts == "memoised"
     check_names(sampler, counts, alpha, beta, seeded=seeded, local=local, total=total)
-    if local == "integrated":
-        _check_integrated(sampler, counts, total, step_size, engine)
     sweeps = (1 if memoised else 10) if sweeps is None else sweeps
     burn_in = (0 if memoised else sweeps // 2) if burn_in is None else burn_in
     _check_sweeps(local, sweeps, burn_in, expected=expected, memoised=memoised)
     if step_size is None:
-        step_size = default_step(sampler, counts, local)
+        step_size = default_step(sampler, counts)
     if isinstance(step_size, tuple):
         step_size = schedules.polynomial_decay(*step_size)
     schedules.check(step_size)
@@ -303,8 +285,6 @@ def _check_devices(
     devices: Sequence[jax.Device] | None,
 ) -> None:
     """Raise a ValueError unless the devices can share the documents."""
-    if config.local == "integrated" and (devices or isinstance(corpus, Pages)):
-        raise ValueError(IN_ONE_PLACE)
     if not devices:
         return
     if config.counts != "memoised":
@@ -381,7 +361,7 @@ def check_names(
     given = {
         "sampler": (sampler, SAMPLERS),
         "counts": (counts, COUNTS),
-        "local": (local, METHODS),
+        "local": (local, engines.METHODS),
         "total": (total or TOTALS[0], TOTALS),
     }
     for name, (value, names) in given.items():
@@ -409,26 +389,6 @@ def _check_sweeps(local: str, sweeps: int, burn_in: int, *, expected: bool, memo
         raise ValueError("expected counts need the blocked local step")
     if memoised and (expected or burn_in):
         raise ValueError("memoised counts use the last labels: leave out burn_in and expected")
-
-
-def _check_integrated(
-    sampler: str, counts: str, total: str | None, step_size: Any, engine: str | None
-) -> None:
-    """Raise a ValueError unless these go together with topics integrated out, and that works."""
-    if sampler != "scir" or counts != "memoised" or total not in (None, TOTALS[0]):
-        raise ValueError(
-            "local 'integrated' draws topics anew, by scir with memoised counts and a refreshed "
-            f"total; sampler is {sampler!r}, counts {counts!r} and total {total!r}"
-        )
-    if step_size not in (None, AFRESH):
-        raise ValueError(
-            f"local 'integrated' draws topics anew: leave step_size out; it is {step_size!r}"
-        )
-    if not engines.integrated_works(engine):
-        raise ValueError(
-            "local 'integrated' is native code for CPUs in float32, which is unavailable here or "
-            "was not selected: use 'collapsed'"
-        )
 
 
 def check_batch_size(batch_size: int, documents: int) -> int:

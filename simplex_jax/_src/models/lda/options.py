@@ -27,7 +27,7 @@ from simplex_jax._src.models.topics.data import (
     size_of,
     vocabulary_of,
 )
-from simplex_jax._src.models.topics.engine import label_dtype
+from simplex_jax._src.models.topics.engine import METHODS, label_dtype
 from simplex_jax._src.models.topics.evaluation import SWEEPS
 from simplex_jax._src.models.topics.options import SHARE_ERROR, TopicOptions, check_words
 from simplex_jax._src.options import number, option, options
@@ -112,11 +112,9 @@ class Options(TopicOptions):
     )
     local: str | None = option(
         "How the topics of tokens are drawn: collapsed integrates out the proportions of a "
-        "document, "
-        "and integrated the words of the topics too, which is slower and needs fewer passes. It "
-        "needs memoised counts of documents in memory and the native engine of a CPU.",
+        "document; blocked draws them, which mixes more slowly and suits accelerators.",
         default=None,
-        choices=tuple(sorted(model.METHODS)),
+        choices=tuple(METHODS),
         unset="collapsed",
         parameter=None,
     )
@@ -261,7 +259,7 @@ def resolve_options(data: Training, heldout: Heldout | None, options: Options) -
         local=config.local,
         sweeps=config.sweeps,
         engine=config.engine,
-        step_size=options.step_size or model.default_step(options.sampler, counts, config.local),
+        step_size=options.step_size or model.default_step(options.sampler, counts),
         seed_weight=_seed_weight(options, size),
         passes=None,
         **length._asdict(),
@@ -269,10 +267,6 @@ def resolve_options(data: Training, heldout: Heldout | None, options: Options) -
     )
     devices = _sharing(_devices(data, size, settings), batch_size, size, memoised)
     settings = dataclasses.replace(settings, devices=devices)
-    if settings.local == "integrated":
-        in_one_place = settings.devices == 1 and processes.count() == 1
-        if not in_one_place or on_disk(data, settings):
-            raise ValueError(model.IN_ONE_PLACE)
     if memoised:
         _check_words(data, size)
     return settings

@@ -1,11 +1,10 @@
 """Topics of the tokens of documents, given topics: the local step of topic models.
 
-A Gibbs sampler moves the labels of tokens, in one of three ways. A collapsed sweep integrates out
+A Gibbs sampler moves the labels of tokens, in one of two ways. A collapsed sweep integrates out
 the topic proportions of a document and visits its tokens one after the other, all documents side by
 side (Patterson and Teh 2013, equation 11): P(z = k) is proportional to (alpha_k + n_dk without this
 token) times the word's probability under topic k. A blocked sweep draws the proportions and then
-all tokens at once: it mixes more slowly and consists of few large operations. An integrated sweep
-integrates the topics out too.
+all tokens at once: it mixes more slowly and consists of few large operations.
 
 A collapsed sweep has two engines. "native" is C++ that XLA calls on CPUs, and CUDA C++ on NVIDIA
 GPUs, if the library was built; "xla" runs everywhere. Both draw a token with the same random
@@ -363,66 +362,6 @@ def _draw(mass: jax.Array, u: jax.Array) -> jax.Array:
     begun = jnp.cumsum(column, axis=1) - column <= (threshold - before_it)[:, None]
     number = lax.broadcasted_iota(jnp.int32, column.shape, 1)
     return ROW * jnp.max(jnp.where(begun & (column > 0), number, 0), axis=1) + place
-
-
-# For blocks without words; nothing depends on their masses.
-_TINY = 1e-30
-
-
-def integrated_works(engine: str | None = None) -> bool:
-    """Return whether native code for it is available and the engine is native."""
-    return (
-        engine in (None, "native")
-        and jax.default_backend() == "cpu"
-        and jnp.result_type(float) == jnp.float32
-        and library.works()
-    )
-
-
-def word_blocks(tokens: jax.Array, num_words: int) -> jax.Array:
-    """Return the first word of each block, and the end, int32 [blocks + 1].
-
-    Blocks have about equally many tokens, as far as whole words allow.
-    """
-    cumulative = jnp.cumsum(jnp.bincount(tokens, length=num_words))
-    before = jnp.arange(1, calls.BLOCKS) * (tokens.shape[0] / calls.BLOCKS)
-    inner = jnp.searchsorted(cumulative, before) + 1
-    ends = jnp.concatenate([jnp.zeros(1, inner.dtype), inner, jnp.full(1, num_words, inner.dtype)])
-    return jnp.minimum(ends, num_words).astype(jnp.int32)
-
-
-def sweep_integrated(
-    key: jax.Array,
-    log_topics: jax.Array,
-    alpha: jax.Array,
-    beta: jax.Array,
-    documents: Documents,
-    labels: jax.Array,
-    counts: jax.Array,
-    bounds: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    """Draw the labels of distinct documents, one token after the other, given all other labels.
-
-    Args:
-        key: Random key; draws depend on the number of a document and the place of a token in it.
-        log_topics: Topics, [K, V], for tokens without a label: with few labels, counts alone would
-            let the first ones attract all others.
-        alpha: Concentrations of topic proportions, [K].
-        beta: Concentrations of topics, [V] or [K, V].
-        documents: Documents with tokens sorted by word.
-        labels: Topic of every token of the corpus, [T]; K for none.
-        counts: Tokens of each topic and word, over all labels, int32 [K, V].
-        bounds: From `blocks`.
-
-    Returns:
-        Labels and counts after the sweep.
-    """
-    key_masses, key_labels = jax.random.split(key)
-    sums = jnp.maximum(calls.block_sums(counts, beta, bounds), _TINY)
-    masses = jnp.exp(draws.log_dirichlet(key_masses, sums))
-    return calls.integrated(
-        key_labels, log_topics, alpha, beta, masses, sums, bounds, documents, labels, counts
-    )
 
 
 METHODS: dict[str, Sweep] = {"blocked": sweep_blocked, "collapsed": sweep_collapsed}

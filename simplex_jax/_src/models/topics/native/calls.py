@@ -17,7 +17,6 @@ KINDS = {"dense": 1, "sparse": 2, "integer": 3}
 # Smallest and largest numbers of topics for which integer weights are the fastest.
 _WHOLE = (192, 4096)
 _GROUP = 64  # topics in a group of integers, as in task.h
-BLOCKS = 16  # blocks of words, `kTiles` in task.h
 
 
 def kind_for(num_topics: int) -> str:
@@ -31,16 +30,6 @@ def kind_for(num_topics: int) -> str:
         return "dense"
     least, most = _WHOLE
     return "dense" if num_topics < least else "integer" if num_topics <= most else "sparse"
-
-
-def integrated_bytes(num_topics: int, num_words: int, documents: int, *, apart: bool) -> int:
-    """Return the bytes that `integrated` allocates outside XLA.
-
-    There is a row of topics for each word and each document, and one more for each word if topics
-    have concentrations `apart`.
-    """
-    width = _LANES * -(-num_topics // _LANES)
-    return 4 * width * ((2 if apart else 1) * num_words + documents) + 16 * documents
 
 
 def table_bytes(num_topics: int, num_words: int) -> int:
@@ -128,59 +117,6 @@ def sweep(
         count=np.int64(COUNT[count]),
         width=np.int64(width),
         **how,
-    )
-
-
-def block_sums(
-    counts: jax.Array, beta: jax.Array, bounds: jax.Array, *, prefix: str | None = None
-) -> jax.Array:
-    """Return the sums over blocks of words of counts [K, V] and beta, [V] or [K, V]: [K, blocks].
-
-    Block b has the words from `bounds[b]` to `bounds[b + 1] - 1`.
-    """
-    result = jax.ShapeDtypeStruct((counts.shape[0], bounds.shape[0] - 1), jnp.float32)
-    call = _call("block_sums", result, prefix=prefix)
-    return call(counts, beta.astype(jnp.float32), bounds)
-
-
-def integrated(
-    key: jax.Array,
-    log_topics: jax.Array,
-    alpha: jax.Array,
-    beta: jax.Array,
-    masses: jax.Array,
-    sums: jax.Array,
-    bounds: jax.Array,
-    documents: Documents,
-    labels: jax.Array,
-    words: jax.Array,
-    *,
-    width: int = 16,
-    prefix: str | None = None,
-) -> tuple[jax.Array, jax.Array]:
-    """Sweep with the topics integrated out, given the `masses` [K, blocks] of blocks of words.
-
-    `sums` are from `block_sums`, and `words` are the counts of all labels, int32 [K, V]. Tokens
-    without a label get one from the topics [K, V]. The tokens of a document must be sorted by word.
-    For `width` see `sweep`. Returns labels and counts.
-    """
-    results = (
-        jax.ShapeDtypeStruct(labels.shape, labels.dtype),
-        jax.ShapeDtypeStruct(words.shape, words.dtype),
-    )
-    call = _call("integrated", results, prefix=prefix, aliases={11: 0, 12: 1})
-    return call(
-        bits.key_words(key),
-        log_topics.astype(jnp.float32),
-        alpha.astype(jnp.float32),
-        beta.astype(jnp.float32),
-        masses.astype(jnp.float32),
-        sums,
-        bounds,
-        *_fields(documents),
-        labels,
-        words,
-        width=np.int64(width),
     )
 
 

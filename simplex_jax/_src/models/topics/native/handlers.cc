@@ -15,7 +15,6 @@ namespace ffi = xla::ffi;
 namespace simplex {
 
 namespace plain {
-void integrated(const Integration&);
 void lay_out(const Layout&);
 void tables(const Seating&);
 void word_tables(const Bursts&);
@@ -24,7 +23,6 @@ void integer(const Task&);
 void sparse(const Task&);
 }
 namespace avx2 {
-void integrated(const Integration&);
 void lay_out(const Layout&);
 void tables(const Seating&);
 void word_tables(const Bursts&);
@@ -33,7 +31,6 @@ void integer(const Task&);
 void sparse(const Task&);
 }
 namespace avx512 {
-void integrated(const Integration&);
 void lay_out(const Layout&);
 void tables(const Seating&);
 void word_tables(const Bursts&);
@@ -310,182 +307,6 @@ ffi::Error lay_out(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> log_topics,
   return ffi::Error::Success();
 }
 
-// Sums over the words of each block of counts and concentrations, [K, blocks], without the tokens
-// that have no label.
-ffi::Error block_sums(ffi::ThreadPool pool, ffi::Buffer<ffi::S32> counts,
-                      ffi::Buffer<ffi::F32> beta, ffi::Buffer<ffi::S32> bounds,
-                      ffi::ResultBuffer<ffi::F32> sums) {
-  const int64_t topics = counts.dimensions()[0], words = counts.dimensions()[1];
-  const int64_t blocks = bounds.element_count() - 1;
-  const int64_t stride = beta.element_count() == static_cast<size_t>(words) ? 0 : words;
-  std::atomic<int64_t> next{0};
-  together(pool, threads_for(pool, topics * words), [&] {
-    for (int64_t k; (k = next.fetch_add(1, std::memory_order_relaxed)) < topics;) {
-      const int32_t* row = counts.typed_data() + k * words;
-      const float* prior = beta.typed_data() + k * stride;
-      for (int64_t b = 0; b < blocks; ++b) {
-        const int32_t first = bounds.typed_data()[b], last = bounds.typed_data()[b + 1];
-        const int64_t tokens = std::accumulate(row + first, row + last, int64_t{0});
-        const double pseudo = std::accumulate(prior + first, prior + last, 0.0);
-        sums->typed_data()[k * blocks + b] = static_cast<float>(tokens + pseudo);
-      }
-    }
-  });
-  return ffi::Error::Success();
-}
-
-// The documents of each part.
-struct Parts {
-  std::vector<Member> members;
-  std::vector<int32_t> first_of;
-};
-
-ffi::Error parts_of(const int32_t* tokens, ffi::Buffer<ffi::S32>& starts,
-                    ffi::Buffer<ffi::S32>& lengths, ffi::Buffer<ffi::U32>& ids,
-                    const int32_t* bounds, Parts* parts) {
-  const int64_t documents = lengths.element_count();
-  const uint32_t* numbers = ids.typed_data();
-  parts->first_of.assign(kTiles + 1, 0);
-  parts->members.resize(documents);
-  for (int64_t d = 0; d < documents; ++d) ++parts->first_of[numbers[d] % kTiles + 1];
-  std::partial_sum(parts->first_of.begin(), parts->first_of.end(), parts->first_of.begin());
-  std::vector<int32_t> place(parts->first_of.begin(), parts->first_of.end() - 1);
-  for (int64_t d = 0; d < documents; ++d) {
-    const int32_t start = starts.typed_data()[d], length = std::max(lengths.typed_data()[d], 0);
-    const int32_t *first = tokens + start, *last = first + length;
-    if (!std::is_sorted(first, last)) return wrong("the tokens of a document are not in order");
-    const int part = numbers[d] % kTiles;
-    const int32_t next = static_cast<int32_t>(std::lower_bound(first, last, bounds[part]) - first);
-    parts->members[place[part]++] = {start, length, numbers[d], next};
-  }
-  return ffi::Error::Success();
-}
-
-template <typename Label>
-void count_documents(const Integration& task, int64_t first, int64_t last) {
-  const int64_t width = task.rows * kLanes;
-  for (int64_t m = first; m < last; ++m) {
-    float* counts = task.documents + m * width;
-    std::fill_n(counts, width, 0.0f);
-    const Label* own = static_cast<const Label*>(task.labels) + task.members[m].start;
-    for (int64_t i = 0; i < task.members[m].length; ++i) {
-      if (own[i] < task.num_topics) ++counts[own[i]];
-    }
-  }
-}
-
-// Floats hold whole numbers below this.
-constexpr float kMostTokens = 1 << 24;
-
-ffi::Error integrated(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
-                      ffi::Buffer<ffi::F32> log_topics, ffi::Buffer<ffi::F32> alpha,
-                      ffi::Buffer<ffi::F32> beta, ffi::Buffer<ffi::F32> masses,
-                      ffi::Buffer<ffi::F32> sums, ffi::Buffer<ffi::S32> bounds,
-                      ffi::Buffer<ffi::S32> tokens, ffi::Buffer<ffi::S32> starts,
-                      ffi::Buffer<ffi::S32> lengths, ffi::Buffer<ffi::U32> ids,
-                      ffi::AnyBuffer labels, ffi::Buffer<ffi::S32> words,
-                      ffi::Result<ffi::AnyBuffer> new_labels, ffi::ResultBuffer<ffi::S32> new_words,
-                      int64_t width) {
-  const int64_t topics = log_topics.dimensions()[0], num_words = log_topics.dimensions()[1];
-  const int64_t documents = lengths.element_count();
-  int64_t total, longest;
-  ffi::Error error = check(tokens, starts, lengths, num_words, &total, &longest);
-  if (error.failure()) return error;
-  if (bounds.element_count() != kTiles + 1) return wrong("there are 16 blocks of words");
-  if (longest >= kMostTokens) return wrong("a document has 2^24 tokens or more");
-  if (new_labels->untyped_data() != labels.untyped_data()) {
-    std::memcpy(new_labels->untyped_data(), labels.untyped_data(), labels.size_bytes());
-  }
-
-  const int64_t rows = (topics + kLanes - 1) / kLanes, padded = rows * kLanes;
-  const bool apart = beta.element_count() != static_cast<size_t>(num_words);
-  std::vector<float> alphas(padded), shares(kTiles * padded), scales(kTiles * padded);
-  std::vector<double> in_blocks(kTiles * padded, 1.0);
-  std::unique_ptr<float[]> table(new float[num_words * padded]);
-  std::unique_ptr<float[]> priors(apart ? new float[num_words * padded] : nullptr);
-  std::unique_ptr<float[]> by_document(new float[documents * padded]);
-  std::copy_n(alpha.typed_data(), topics, alphas.begin());
-  for (int64_t k = 0; k < topics; ++k) {
-    for (int b = 0; b < kTiles; ++b) {
-      shares[b * padded + k] = masses.typed_data()[k * kTiles + b];
-      in_blocks[b * padded + k] = sums.typed_data()[k * kTiles + b];
-      scales[b * padded + k] =
-          shares[b * padded + k] / static_cast<float>(in_blocks[b * padded + k]);
-    }
-  }
-
-  Integration task;
-  task.tokens = tokens.typed_data();
-  task.bounds = bounds.typed_data();
-  task.num_topics = topics;
-  task.num_words = num_words;
-  task.rows = rows;
-  task.log_topics = log_topics.typed_data();
-  task.alpha = alphas.data();
-  task.apart = apart;
-  task.beta = apart ? priors.get() : beta.typed_data();
-  task.masses = shares.data();
-  task.words = table.get();
-  task.documents = by_document.get();
-  task.sums = in_blocks.data();
-  task.scales = scales.data();
-  task.key = key.typed_data();
-  task.labels = new_labels->untyped_data();
-  task.label_bytes = labels.element_type() == ffi::U8 ? 1 : 2;
-  Parts parts;
-  error = parts_of(task.tokens, starts, lengths, ids, task.bounds, &parts);
-  if (error.failure()) return error;
-  task.members = parts.members.data();
-  task.first_of = parts.first_of.data();
-
-  // Rows of words from rows of topics, some of them at a time, and back.
-  constexpr int64_t kBlock = 64;
-  std::atomic<bool> full{false};
-  const auto words_in_turn = [&](const auto& work) {
-    std::atomic<int64_t> taken{0};
-    together(pool, threads_for(pool, topics * num_words), [&] {
-      for (int64_t v; (v = taken.fetch_add(kBlock, std::memory_order_relaxed)) < num_words;) {
-        for (int64_t k = 0; k < padded; ++k) {
-          for (int64_t w = v; w < std::min(v + kBlock, num_words); ++w) work(k, w);
-        }
-      }
-    });
-  };
-  words_in_turn([&](int64_t k, int64_t w) {
-    const bool topic = k < topics;
-    table[w * padded + k] = topic ? words.typed_data()[k * num_words + w] : 0;
-    if (apart) priors[w * padded + k] = topic ? beta.typed_data()[k * num_words + w] : 0;
-  });
-  {
-    std::atomic<int64_t> taken{0};
-    together(pool, threads_for(pool, total), [&] {
-      for (int64_t d; (d = taken.fetch_add(kBlock, std::memory_order_relaxed)) < documents;) {
-        const int64_t last = std::min(d + kBlock, documents);
-        if (task.label_bytes == 1) {
-          count_documents<uint8_t>(task, d, last);
-        } else {
-          count_documents<uint16_t>(task, d, last);
-        }
-      }
-    });
-  }
-  const auto kernel = for_width(width, EACH_WIDTH(integrated));
-  const int64_t threads = std::min<int64_t>(kTiles, threads_for(pool, 8 * total));
-  for (int round = 0; round < kTiles; ++round) {
-    std::atomic<int64_t> taken{0};
-    task.round = round;
-    task.taken = &taken;
-    together(pool, threads, [&] { kernel(task); });
-  }
-  words_in_turn([&](int64_t k, int64_t w) {
-    const float tokens = table[w * padded + k];
-    if (k < topics) new_words->typed_data()[k * num_words + w] = static_cast<int32_t>(tokens);
-    if (tokens >= kMostTokens) full = true;
-  });
-  if (full) return wrong("a word has 2^24 tokens or more in a topic, too many to integrate it out");
-  return ffi::Error::Success();
-}
-
 // Tokens of each topic, [..., K], from those of each topic and word, [..., K, V].
 ffi::Error totals(ffi::ThreadPool pool, ffi::Buffer<ffi::S32> counts,
                   ffi::ResultBuffer<ffi::F32> sums) {
@@ -649,34 +470,6 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexSweepBursts, sweep_bursts,
                                   .Ret<ffi::Buffer<ffi::S32>>()
                                   .Attr<int64_t>("burn_in")
                                   .Attr<int64_t>("count")
-                                  .Attr<int64_t>("width"));
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexBlockSums, block_sums,
-                              ffi::Ffi::Bind()
-                                  .Ctx<ffi::ThreadPool>()
-                                  .Arg<ffi::Buffer<ffi::S32>>()
-                                  .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Arg<ffi::Buffer<ffi::S32>>()
-                                  .Ret<ffi::Buffer<ffi::F32>>());
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexIntegrated, integrated,
-                              ffi::Ffi::Bind()
-                                  .Ctx<ffi::ThreadPool>()
-                                  .Arg<ffi::Buffer<ffi::U32>>()
-                                  .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Arg<ffi::Buffer<ffi::F32>>()
-                                  .Arg<ffi::Buffer<ffi::S32>>()
-                                  .Arg<ffi::Buffer<ffi::S32>>()
-                                  .Arg<ffi::Buffer<ffi::S32>>()
-                                  .Arg<ffi::Buffer<ffi::S32>>()
-                                  .Arg<ffi::Buffer<ffi::U32>>()
-                                  .Arg<ffi::AnyBuffer>()
-                                  .Arg<ffi::Buffer<ffi::S32>>()
-                                  .Ret<ffi::AnyBuffer>()
-                                  .Ret<ffi::Buffer<ffi::S32>>()
                                   .Attr<int64_t>("width"));
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexLayOut, lay_out,

@@ -5,4 +5,3 @@
 #include "dense.inl"
 #include "sparse.inl"
 #include "integer.inl"
-#include "integrated.inl"

@@ -19,8 +19,6 @@ LIBRARY = Library(
         ("tables", "SimplexTables"),
         ("word_tables", "SimplexWordTables"),
         ("totals", "SimplexTotals"),
-        ("block_sums", "SimplexBlockSums"),
-        ("integrated", "SimplexIntegrated"),
     ),
     "simplex_jax_lda",
     cuda=("sweep", "lay_out", "count", "tables", "totals"),

@@ -117,43 +117,6 @@ struct Task {
   std::mutex* locks;  // one for each part, or for the adding up
 };
 
-// Documents and words are cut into as many parts, and a sweep goes in as many rounds: in each, every
-// part of the documents meets another block of words, and no two the same, see integrated.inl.
-constexpr int kTiles = 16;
-
-// A document, whose tokens are in the order of the words.
-struct Member {
-  int32_t start;
-  int32_t length;
-  uint32_t id;
-  int32_t next;  // place of its first token in the block to come
-};
-
-struct Integration {
-  const int32_t* tokens;
-  Member* members;          // documents, part by part
-  const int32_t* first_of;  // [kTiles + 1], where a part begins among them
-  const int32_t* bounds;    // [kTiles + 1], the first word of each block
-  int64_t num_topics;
-  int64_t num_words;
-  int64_t rows;
-  const float* log_topics;  // [K, V], for tokens that have no label yet
-  const float* alpha;       // [width], zeros from K on
-  const float* beta;        // [V], or [V, width] where topics differ
-  bool apart;               // whether they do
-  const float* masses;      // [kTiles, width], of the blocks in each topic
-  // Counts, which floats hold exactly up to 2^24, and what is made of them.
-  float* words;      // of topics and words, [V, width]
-  float* documents;  // of topics and documents, as `members` are, [B, width]
-  double* sums;      // of the words in a block, with beta, [kTiles, width]
-  float* scales;     // masses / sums, [kTiles, width]
-  const uint32_t* key;
-  void* labels;
-  int label_bytes;
-  int round;
-  std::atomic<int64_t>* taken;  // parts that threads have begun in this round
-};
-
 inline size_t parts_of(size_t cells, int part) { return (cells + (size_t(1) << part) - 1) >> part; }
 
 // Bounds are floats of five bits of exponent and three of fraction, from 2^-31 to above 1. Their bits
