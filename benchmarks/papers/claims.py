@@ -344,10 +344,12 @@ def _spheres() -> list[_Claim]:
         (
             "SGGMC, Table 1",
             "order-of-the-geodesic-samplers-sggmc-section-33",
-            "SGGMC and gSGNHT of order 2, the step of SGHMC of 1",
+            "SGGMC, gSGNHT, GMC, CHMC, RMHMC of order 2, the step of SGHMC of 1",
             "partly",
             "orders",
-            ", ".join(map(_slope, ("SGGMC", "gSGNHT", "SGGMC, the step of SGHMC"))),
+            ", ".join(
+                map(_slope, ("SGGMC", "gSGNHT", "GMC", "CHMC", "RMHMC", "SGGMC, the step of SGHMC"))
+            ),
             "target ours",
         ),
         (
