@@ -2,8 +2,8 @@
 
     python benchmarks/dtm.py CASE... [--models lda one-slice without-bursts dtm
         tomotopy gensim topica topica-content] [--seeds 3] [--passes 1500] [--topics 30]
-        [--words N] [--data DIR] [--peers DIR] [--out FILE]
-    python benchmarks/dtm.py --speed [--out FILE]
+        [--words N] [--data DIR] [--peers DIR] [--keep FILE]
+    python benchmarks/dtm.py --speed [--keep FILE]
 
 Cases: the State of the Union, the embedded corpus, by "decade", "half-decade", "year" and
 "president"; "news20" by newsgroup, "nips" by volume and "ap" by month, of --data. A tenth of the
@@ -360,7 +360,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--speed", action="store_true")
     result.add_argument("--data", type=Path, default=DATA)
     result.add_argument("--peers", type=Path, help="folder of the other packages")
-    result.add_argument("--out", type=Path)
+    result.add_argument("--keep", type=Path)
     return result
 
 
@@ -371,8 +371,8 @@ def main() -> None:
         sys.path.append(str(chosen.peers))
     if chosen.speed:
         rows = speed()
-        if chosen.out:
-            kept.write(chosen.out, rows)
+        if chosen.keep:
+            kept.write(chosen.keep, rows)
         return
     rows = []
     for name in chosen.cases:
@@ -396,8 +396,8 @@ def main() -> None:
                     }
                 )
                 print(rows[-1], flush=True)
-                if chosen.out:
-                    kept.write(chosen.out, rows)
+                if chosen.keep:
+                    kept.write(chosen.keep, rows)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Do the intervals of topics in slices hold the truth? On corpora drawn from the model.
 
-    python benchmarks/dtm_calibration.py [--corpora 50] [--passes 3000] [--out FILE]
+    python benchmarks/dtm_calibration.py [--corpora 50] [--passes 3000] [--keep FILE]
 
 Each corpus has 5 topics in 6 slices with gaps of 1 to 3, 200 words and 50 documents of 50 tokens in
 each slice. Steadiness c, pace r, alpha, beta and the steadiness m within documents are drawn from
@@ -165,7 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--corpora", type=int, default=50)
     parser.add_argument("--passes", type=int, default=3000)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--keep", type=Path)
     chosen = parser.parse_args()
     rows = []
     for seed in range(chosen.corpora):
@@ -185,8 +185,8 @@ def main() -> None:
             },
         }
     print(json.dumps(summary, indent=1))
-    if chosen.out:
-        kept.write(chosen.out, rows, level=LEVEL, summary=summary)
+    if chosen.keep:
+        kept.write(chosen.keep, rows, level=LEVEL, summary=summary)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The hierarchical Dirichlet process against LDA with a grid of topic numbers, and other HDPs.
 
-    python benchmarks/hdp_topics.py --out benchmarks/results/hdp_topics.json [--corpora sotu ap]
+    python benchmarks/hdp_topics.py --keep benchmarks/results/hdp_topics.json [--corpora sotu ap]
 
 Every model trains on the same documents for the same time, with a beta of 0.05 and learned
 concentrations (LDA one per topic; gensim's stay at its defaults). One routine scores all on the
@@ -269,7 +269,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--keep", type=Path, required=True)
     parser.add_argument("--corpora", nargs="+", choices=CORPORA, default=CORPORA)
     parser.add_argument("--tools", nargs="+", choices=tools, default=list(tools))
     parser.add_argument("--topics", type=int, nargs="+", default=[20, 50, 100, 200])
@@ -293,7 +293,7 @@ def main() -> None:
         for row in compared(loaded(name, given), given):
             rows.append({"corpus": name} | row)
             print(rows[-1], flush=True)
-            kept.write(given.out, rows, beta=BETA)
+            kept.write(given.keep, rows, beta=BETA)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Reference draws for the LDA posteriors of posteriordb, which has none.
 
-    python benchmarks/posteriordb.py [POSTERIOR ...] [--draws FOLDER] [--out FILE]
+    python benchmarks/posteriordb.py [POSTERIOR ...] [--draws FOLDER] [--keep FILE]
 
 Two samplers are run for each posterior and compared. For `three_docs1200-ldaK2` the first is exact:
 the labels of the tokens are enumerated, so its draws are independent; the second is LDA's Gibbs
@@ -17,7 +17,7 @@ of ten chains is a draw, and the topics of each draw get numbers by a uniform pe
 are draws from the symmetric posterior.
 
 `--draws` writes the draws and their information in posteriordb's format; posteriors that are not
-done ("open") have none. `--out` keeps the diagnostics, and the SHA-256 of the draws, beside those
+done ("open") have none. `--keep` keeps the diagnostics, and the SHA-256 of the draws, beside those
 of earlier runs of the same code for other posteriors. The data are in the folder `posteriordb` of
 `--data`, as posteriordb distributes them.
 """
@@ -96,9 +96,9 @@ def main() -> None:
     parser.add_argument("--nuts", action="store_true")
     parser.add_argument("--data", type=Path, default=SHARED / "data")
     parser.add_argument("--draws", type=Path)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
-    rows, information = earlier(options.out, options.posteriors)
+    rows, information = earlier(options.keep, options.posteriors)
     for name in options.posteriors:
         counts = read(options.data / "posteriordb", POSTERIORS[name].data)
         row, info, text = reference(name, counts, with_nuts=options.nuts)
@@ -108,8 +108,8 @@ def main() -> None:
             information[name] = info
             if options.draws:
                 write(options.draws, name, info, text)
-        if options.out:
-            kept.write(options.out, rows, information=information)
+        if options.keep:
+            kept.write(options.keep, rows, information=information)
 
 
 def earlier(out: Path | None, but: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
