@@ -642,7 +642,6 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "mld_figure1": mld_figure1,
     "bias": bias,
     "bias.costs": bias_costs,
-    "bias_mapla.costs": bias_costs,
     "sggmc_order": sggmc_order,
     "sggmc_circle": sggmc_circle,
     "sggmc_posterior": sggmc_posterior,
