@@ -7,8 +7,10 @@ The names are those of files in `results/`; `--stale` takes what `stale.py` list
 takes those only whose last run told its seconds, and no more. They run one after the other, in a
 copy of the last commit with today's native code, so that files may be edited meanwhile. A result
 is replaced when its run has ended well, and so is the figure of an experiment of the papers; then
-`papers/tables.py` makes the tables anew. Options of --with come after those of the command, and win
-over them. Commands that put a result together from several are told, and left to you.
+`papers/tables.py` makes the tables anew. Options of --with come after those of the command, and
+replace them unless they may be repeated, as `--methods`. Left to you, with a message, are results
+that several commands have put together, and those whose command made a part of them only: the new
+rows would be fewer.
 """
 
 import argparse
@@ -64,8 +66,8 @@ def chosen(names: Sequence[str], *, all_stale: bool, most: float | None) -> list
         sys.exit(f"no kept result has the name {', '.join(unknown)}")
     if all_stale:
         listed = stale.listing(list(files.values()))
-        found = [line.partition(".json,")[0] for line in listed["stale"] + listed["unknown"]]
-        names = [*names, *(name for name in found if most is None or seconds(files[name]) <= most)]
+        due = [*listed["stale"], *listed["unknown"]]
+        names = [*names, *(file.stem for file in due if most is None or seconds(file) <= most)]
     if not names:
         sys.exit("give the names of results, or --stale")
     return [files[name] for name in names]
@@ -128,6 +130,10 @@ def again(file: Path, tree: Path, more: str = "") -> bool:
     print(f"{file.stem}: {time.perf_counter() - begun:.0f} s, exit status {done.returncode}")
     if done.returncode or not new.exists():
         print("\n".join(Path(log.name).read_text().splitlines()[-20:]), flush=True)
+        return False
+    rows, before = (len(kept.read(path).get("rows", ())) for path in (new, file))
+    if rows < before:
+        print(f"{file.stem}: {rows} rows in place of {before}, so it stays as it was", flush=True)
         return False
     shutil.move(new, file)
     figure = FIGURES / f"{file.stem}.png"

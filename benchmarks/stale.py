@@ -5,8 +5,11 @@
 A result in `benchmarks/results/` has the digest of the code that made it (`sources.py`). "stale"
 are those of other code than today's, "unknown" those without a digest, from before there was one or
 from a run during which files changed. Those of a GPU that are stale or unknown are listed apart,
-unless this is their machine, since only there can they be run again. Each has the commit and the
-command that made it. The exit status is 1 if others than those of GPUs are listed.
+unless this machine has such a one, since only there can they be run again. Each has the commit and
+the command that made it. The exit status is 1 if others than those of GPUs are listed.
+
+A result whose code has changed in what its run does not reach may have today's digest all the same,
+if a shorter run of both codes gave the same bits; it then says so in "confirmed".
 """
 
 import argparse
@@ -31,15 +34,15 @@ def main() -> None:
     for state, names in listed.items():
         if names:
             print(f"{state}, {len(names)} of {len(files)}:")
-            print(*(f"  {name}" for name in names), sep="\n")
+            print(*(f"  {name}" for name in names.values()), sep="\n")
     sys.exit(1 if listed["stale"] or listed["unknown"] else 0)
 
 
 def listing(
     files: Sequence[Path], roots: Sequence[Path] = sources.ROOTS, here: str = "cpu"
-) -> dict[str, list[str]]:
+) -> dict[str, dict[Path, str]]:
     """Return the results that are stale, unknown or of another GPU, with commits and commands."""
-    found: dict[str, list[str]] = {"stale": [], "unknown": [], ELSEWHERE: []}
+    found: dict[str, dict[Path, str]] = {"stale": {}, "unknown": {}, ELSEWHERE: {}}
     for file in files:
         result = kept.read(file)
         about = result.get("about", {})
@@ -52,9 +55,9 @@ def listing(
         told = f"{file.name}, commit {about.get('commit')}: {about['command']}"
         device = result.get("device", "cpu")
         if device != "cpu" and device != here:
-            found[ELSEWHERE].append(f"{state}, {device}: {told}")
+            found[ELSEWHERE][file] = f"{state}, {device}: {told}"
         else:
-            found[state].append(told)
+            found[state][file] = told
     return found
 
 

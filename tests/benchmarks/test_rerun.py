@@ -10,7 +10,8 @@ import sources
 SCRIPT = """
 import json, pathlib, sys
 keep = pathlib.Path(sys.argv[sys.argv.index("--keep") + 1])
-keep.write_text(json.dumps({"about": {"command": "python script.py"}, "arguments": sys.argv[1:-2]}))
+about = {"command": "python script.py"}
+keep.write_text(json.dumps({"about": about, "arguments": sys.argv[1:-2], "rows": [{}, {}]}))
 sys.exit("--fail" in sys.argv)
 """
 
@@ -23,9 +24,10 @@ def tree(tmp_path, monkeypatch):
     return tmp_path
 
 
-def result(tree, command):
+def result(tree, command, rows=2):
     file = tree / "result.json"
-    file.write_text(json.dumps({"about": {"command": command}, "seconds": 7.0}))
+    content = {"about": {"command": command}, "seconds": 7.0, "rows": [{}] * rows}
+    file.write_text(json.dumps(content))
     return file
 
 
@@ -45,6 +47,14 @@ def test_a_result_stays_where_its_run_fails(tree, command):
     before = file.read_text()
     assert not rerun.again(file, tree)
     assert file.read_text() == before
+
+
+def test_a_result_of_several_runs_keeps_its_rows(tree, capsys):
+    file = result(tree, "python script.py", rows=3)
+    before = file.read_text()
+    assert not rerun.again(file, tree)
+    assert file.read_text() == before
+    assert "2 rows in place of 3" in capsys.readouterr().out
 
 
 def test_results_are_chosen_by_name_and_staleness(tree, monkeypatch):
