@@ -128,7 +128,8 @@ def main(
                 step, tried = lda_common.tuned(
                     tuning, method, updates=max(4, updates // 4), **options
                 )
-                click.echo(f"{name}: {[round(p) for p in tried if np.isfinite(p)]}")
+                if tried:
+                    click.echo(f"{name}: {[round(p) for p in tried if np.isfinite(p)]}")
             runs = [
                 lda_common.scores(
                     tuning._replace(heldout=heldout),
@@ -146,7 +147,7 @@ def main(
                 "alpha": alpha,
                 "beta": beta,
                 "sweeps": taken if method.sweeps else "",
-                "step size": str(step),
+                "step size": "" if len(method.steps) == 1 else str(step),
                 **_summary([records[-1] for records in runs]),
             }
             click.echo(row)

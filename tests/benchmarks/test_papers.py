@@ -133,6 +133,7 @@ def test_topic_experiments_run(tmp_path):
     assert noise["control variate"] < noise["subsampled"]
     rows, _ = run("lda_wikipedia", tmp_path / "wikipedia")
     assert [(row["settings"], row["method"]) for row in rows] == [
+        ("common", "collapsed Gibbs"),
         ("common", "SGRLD"),
         ("own", "SGRLD"),
     ]
