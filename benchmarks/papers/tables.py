@@ -457,9 +457,9 @@ def mld_figure1d(result: dict[str, Any]) -> Rows:
 
 
 def _range(low: float | None, high: float | None) -> str:
-    """Return a range, or what there is of it if seeds diverged or were not kept."""
+    """Return a range, or what there is of it if seeds diverged."""
     if low is None:
-        return ""
+        return "all diverged"
     if high is None:
         return f"{low:.0f}, others diverged"
     return f"{low:.0f} to {high:.0f}" if low < high else "one"
