@@ -1,6 +1,6 @@
 """Held-out perplexity of topics in slices against those of LDA and of other packages, and speed.
 
-    python benchmarks/dtm.py CASE... [--models lda one-slice without-bursts dtm
+    python benchmarks/dtm.py [CASE...] [--models lda one-slice without-bursts dtm
         tomotopy gensim topica topica-content] [--seeds 3] [--passes 1500] [--topics 30]
         [--words N] [--data DIR] [--peers DIR] [--keep FILE]
     python benchmarks/dtm.py --speed [--keep FILE]
@@ -9,15 +9,18 @@ Cases: the State of the Union, the embedded corpus, by "decade", "half-decade", 
 "president"; "news20" by newsgroup, "nips" by volume and "ap" by month, of --data. A tenth of the
 documents of each case is held out; with "-whole" after the name, all documents of every fourth
 slice, whose topics the model draws between its neighbours ("half-decade-whole"); with "-unknown",
-the slices of the held-out documents are not given ("news20-unknown").
+the slices of the held-out documents are not given ("news20-unknown"). Without names, those of
+`CASES` run.
 
 From one half of each held-out document its topic proportions are inferred, given the posterior mean
 topics of its slice, and the other half is predicted (`fitting.perplexity_of`): all models by the
 same code. `one-slice` and `dtm` expect words that occur in a document to occur in it again; the
 others do not, so `one-slice` is what `dtm` is to be compared with for its slices alone. All learn
 alpha and beta if they can; ours run in one chain. `seconds` is the time of the whole fit by the
-clock, and `processor_seconds` that of all its threads. Peers are imported from --peers. --words
-keeps the most frequent words of each case only, for peers that take hours.
+clock, and `processor_seconds` that of all its threads. Peers are imported from --peers, and run on
+cases with slices of their kind only, which held-out documents must have. --words keeps the most
+frequent words of each case only, for peers that take hours. The rows in --keep stay, so that a run
+that was ended goes on where it was, if the code is the same.
 
 --speed: milliseconds a pass of one chain of `dtm` and `lda` on the embedded corpus, by the
 difference of two lengths: what happens once does not count.
@@ -64,6 +67,10 @@ PRESIDENTS = {
     "Obama": 2009,
 }
 OPTIONS = corpus.TextOptions(max_vocabulary=5000)  # of the larger corpora
+CASES = (
+    *("decade", "half-decade", "half-decade-whole", "year", "president", "president-unknown"),
+    *("news20", "news20-unknown", "nips", "ap"),
+)
 
 
 class Case(NamedTuple):
@@ -298,6 +305,15 @@ MODELS = {
 }
 
 
+SLICES = {"tomotopy": "times", "gensim": "times", "topica": "times", "topica-content": "groups"}
+"""Peers need slices of a kind; ours take any."""
+
+
+def suits(model: str, case: Case) -> bool:
+    """Return whether a model can be fitted to a case, and scored."""
+    return model not in SLICES or SLICES[model] in case.held_columns
+
+
 def documents(texts: corpus.Corpus) -> list[list[str]]:
     """Return each document as a list of word numbers, in words."""
     counts = sp.csr_array(texts.counts)
@@ -351,7 +367,7 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    result.add_argument("cases", nargs="*", default=["decade"])
+    result.add_argument("cases", nargs="*", default=CASES)
     result.add_argument("--models", nargs="+", choices=MODELS, default=["lda", "dtm"])
     result.add_argument("--topics", type=int, default=30)
     result.add_argument("--passes", type=int, default=1500)
@@ -374,12 +390,15 @@ def main() -> None:
         if chosen.keep:
             kept.write(chosen.keep, rows)
         return
-    rows = []
+    rows = kept.earlier(chosen.keep)
+    done = {(row["case"], row["seed"], row["model"]) for row in rows}
     for name in chosen.cases:
         for seed in range(chosen.seeds):
             case = load(name, chosen.data, seed, chosen.words)
             facts = {"tokens": int(case.train.counts.sum()), "words": len(case.train.vocabulary)}
             for model in chosen.models:
+                if (name, seed, model) in done or not suits(model, case):
+                    continue
                 shared = {"num_topics": chosen.topics, "passes": chosen.passes, "seed": seed}
                 start, processor = time.perf_counter(), time.process_time()
                 score = MODELS[model](case, {**shared})

@@ -105,7 +105,9 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], **facts: Any) -> None:
     lines = [json.dumps({name: _short(value) for name, value in row.items()}) for row in rows]
     table = ' "rows": [\n  ' + ",\n  ".join(lines) + "\n ]"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("{\n" + ",\n".join([*head, table]) + "\n}\n", encoding="utf-8")
+    begun = path.with_suffix(".part")
+    begun.write_text("{\n" + ",\n".join([*head, table]) + "\n}\n", encoding="utf-8")
+    begun.replace(path)
 
 
 def _short(value: Any) -> Any:
@@ -118,3 +120,17 @@ def _short(value: Any) -> Any:
 def read(path: Path) -> dict[str, Any]:
     """Return what `write` has written."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def earlier(path: Path | None) -> list[dict[str, Any]]:
+    """Return the rows of a run that was ended, for this one to go on; none without a file.
+
+    Raises:
+        ValueError: Other code made them, so that they cannot be counted with those of today.
+    """
+    if path is None or not path.exists():
+        return []
+    found = read(path)
+    if found["about"]["digest"] != sources.digest(Path(sys.argv[0])):
+        raise ValueError(f"other code has made {path}: give another file, or remove it")
+    return found["rows"]

@@ -51,7 +51,6 @@ from typing import Any, NamedTuple, TypeAlias
 import kept
 import numpy as np
 import scipy.sparse as sp
-import sources
 from scipy import special, stats
 from sklearn.decomposition import LatentDirichletAllocation
 
@@ -132,7 +131,7 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=40)
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
-    rows = earlier(options.keep) if options.keep and options.keep.exists() else []
+    rows = kept.earlier(options.keep)
     done = {row["seed"] for row in rows}
     waiting = [seed for seed in range(options.corpora) if seed not in done]
     for found in in_processes(waiting, options.bootstrap_every, options.replicates):
@@ -140,22 +139,8 @@ def main() -> None:
         done.add(found[0]["seed"])
         print(f"{len(done)} corpora", flush=True)
         if options.keep:  # after each, since a run takes hours
-            begun = options.keep.with_suffix(".part")
-            kept.write(begun, sorted(rows, key=lambda row: row["seed"]), levels=LEVELS)
-            begun.replace(options.keep)
+            kept.write(options.keep, sorted(rows, key=lambda row: row["seed"]), levels=LEVELS)
     print(*table(rows), sep="\n")
-
-
-def earlier(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a run that was ended.
-
-    Raises:
-        ValueError: Other code made them, so that they cannot be counted with those of today.
-    """
-    found = kept.read(path)
-    if found["about"]["digest"] != sources.digest(Path(__file__)):
-        raise ValueError(f"other code has made {path}: give another file, or remove it")
-    return found["rows"]
 
 
 def in_processes(
