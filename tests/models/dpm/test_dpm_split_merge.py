@@ -204,12 +204,9 @@ def with_the_anchors(choose):
 def drawn_otherwise(draw):
     """Second anchors by chance alone, that are said to be drawn by the density as well."""
 
-    def drawn(key, weights, labels, width):
-        cells = draw(key, (weights[0], weights[0]), labels, width)
-        columns = jnp.minimum(cells.first, width - 1)
-        return cells._replace(weight=(weights[0] + weights[1])[cells.places[:, 1], columns])
-
-    return drawn
+    return lambda key, anchors, labels: draw(
+        key, anchors._replace(differ=anchors.differ & False), labels
+    )
 
 
 def anchor_not_counted(draw):
@@ -257,8 +254,8 @@ MUTANTS = {
 
 
 def test_second_anchors_by_chance_alone_will_do(seed, getkey, monkeypatch) -> None:
-    find = split_merge._anchor_weights
-    monkeypatch.setattr(split_merge, "_anchor_weights", lambda *both: (find(*both)[0],) * 2)
+    find = split_merge._by_density
+    monkeypatch.setattr(split_merge, "_by_density", lambda log_f, *rest: find(0 * log_f, *rest))
     fresh = jax.jit(lambda *arguments: run_moves(*arguments, 1))
     run = lambda *arguments: fresh(*arguments[:-1])  # noqa: E731
     # Not the key itself, of the default seed: p = 4e-4 by chance. Seeds 1 to 20 pass with it.
@@ -316,13 +313,34 @@ def test_no_draw_accepts_a_move_that_is_hopeless(getkey) -> None:
     assert abs(share - 0.3) < 4 * np.sqrt(0.21 / 2**20)
 
 
+def anchors_of(log_f, labels):
+    """Return what the densities of listed rows say of second anchors, [G, L]."""
+    outside = labels != jnp.arange(len(log_f))[:, None]
+    by_chance = 1 / jnp.maximum(jnp.sum(outside, axis=1), 1)
+    return split_merge._Anchors(by_chance, *split_merge._by_density(log_f, outside, by_chance))
+
+
+def test_places_have_their_ranks_among_the_rows_of_clusters_and_among_the_others(getkey) -> None:
+    labels = jax.random.randint(getkey(), (60,), 0, 9)
+    number, order = jnp.bincount(labels, length=16), jnp.argsort(labels, stable=True)
+    for rank in (0, 1, 5, 40):
+        ranks = jnp.full(16, rank)
+        within = split_merge._place_within(order, number, ranks)
+        outside = split_merge._place_outside(order, labels, number, ranks)
+        for k in range(9):
+            inside = np.asarray(labels) == k
+            if rank < inside.sum():
+                assert within[k] == np.flatnonzero(inside)[rank]
+            if rank < (~inside).sum():
+                assert outside[k] == np.flatnonzero(~inside)[rank]
+
+
 def test_anchors_are_drawn_as_often_as_they_are_said_to_be(seed, getkey) -> None:
     """Of two clusters, so that no other cluster's choices matter."""
     labels = jnp.array([2, 0, 0, 2, 0, 2, 0, 0])
-    inside = labels[:, None] == jnp.arange(16)
-    log_f = jnp.where(inside, 9.0, jnp.log(jnp.arange(1.0, 9.0))[:, None])
-    weights = split_merge._anchor_weights(log_f, inside)
-    draw = jax.jit(jax.vmap(lambda key: split_merge._draw_cells(key, weights, labels, 16)))
+    inside = labels == jnp.arange(16)[:, None]
+    anchors = anchors_of(jnp.where(inside, 9.0, jnp.log(jnp.arange(1.0, 9.0))), labels)
+    draw = jax.jit(jax.vmap(lambda key: split_merge._draw_cells(key, anchors, labels)))
     cells = jax.tree.map(np.asarray, draw(jax.random.split(getkey(), 50_000)))
     assert (cells.number <= 2).all()
     first, split = cells.first[:, 0], cells.split[:, 0]
@@ -331,7 +349,8 @@ def test_anchors_are_drawn_as_often_as_they_are_said_to_be(seed, getkey) -> None
     outside = np.asarray(labels) == 0
     expected = np.arange(1, 9)[outside]
     expected = expected / expected.sum() / 2 + 0.1
-    np.testing.assert_allclose(2 * expected, sum(weights)[outside, 2], rtol=1e-5)
+    said = [anchors.weight(jnp.full(16, place))[2] for place in np.flatnonzero(outside)]
+    np.testing.assert_allclose(2 * expected, said, rtol=1e-5)
     assert checks.chi_square(drawn[outside], expected) > 1e-3
     assert drawn[~outside].sum() == 0
     assert checks.chi_square(drawn[outside], np.full(5, 0.2)) < 1e-6  # by chance alone
@@ -346,9 +365,8 @@ def test_anchors_are_drawn_as_often_as_they_are_said_to_be(seed, getkey) -> None
 def test_cells_do_not_overlap(seed, getkey) -> None:
     """Nor does a merge take a cluster that is active, and most that can be are moved."""
     labels = jax.random.randint(getkey(), (300,), 0, 40)
-    inside = labels[:, None] == jnp.arange(48)
-    weights = split_merge._anchor_weights(jax.random.normal(getkey(), (300, 48)), inside)
-    draw = jax.jit(jax.vmap(lambda key: split_merge._draw_cells(key, weights, labels, 48)))
+    anchors = anchors_of(jax.random.normal(getkey(), (48, 300)), labels)
+    draw = jax.jit(jax.vmap(lambda key: split_merge._draw_cells(key, anchors, labels)))
     cells = jax.tree.map(np.asarray, draw(jax.random.split(getkey(), 500)))
     numbers = []
     for first, second, split, places, number in zip(

@@ -68,9 +68,10 @@ from simplex_jax._src.models.dpm.families.family import draw_atoms
 from simplex_jax._src.models.dpm.state import BLOCK, block_of, by_blocks, in_blocks, where
 from simplex_jax._src.models.dpm.totals import add, no_loss
 
-# Number of rows processed together; fewer if their statistics are large, as those of a covariance
-# of many columns, because the clusters involved may be smaller.
+# Number of rows processed together; fewer if the clusters involved may be smaller: of few rows, and
+# where statistics are large, as those of a covariance of many columns.
 _CHUNK, _LEAST_CHUNK = 4096, 256
+_PIECES = 64
 _STATISTICS_AT_ONCE = 2**21
 # Number of rows listed.
 _LISTED = 2048
@@ -125,12 +126,24 @@ class _Groups(NamedTuple):
     log_q: jax.Array  # log probability of the sides of all rows but the anchors, [G]
 
 
+class _Anchors(NamedTuple):
+    """Probabilities of the second anchors of mergers, of listed rows outside of a cluster."""
+
+    by_chance: jax.Array  # of any of them, [G]
+    by_density: jax.Array  # of each, [G, L]
+    differ: jax.Array  # whether these are others than by chance, bool [G]
+
+    def weight(self, places: jax.Array) -> jax.Array:
+        """Return twice the probability of one anchor of each cluster, [G]."""
+        return self.by_chance + self.by_density[jnp.arange(places.shape[0]), places]
+
+
 class _Turn(NamedTuple):
     """What the first of two turns of `propose` leaves to the second, and that to the rest."""
 
-    weights: tuple[jax.Array, jax.Array]  # of second anchors, `_anchor_weights`
+    anchors: _Anchors
     sums: PyTree  # statistics of the clusters of first anchors, leaves [G, ...]
-    own: jax.Array  # which listed rows are in them, bool [L, G]
+    clusters: jax.Array  # the cluster of every listed row, G if it is in none of them, int32 [L]
     launched: tuple[_Cells, _Members, _Groups]
 
 
@@ -178,16 +191,21 @@ def propose(
             lambda leaf: jnp.pad(leaf, [(0, width - capacity), *[(0, 0)] * (leaf.ndim - 1)]), tree
         )
 
-    def weigh(key: jax.Array, sums: PyTree, own: jax.Array) -> tuple[jax.Array, jax.Array]:
-        def draw(i: jax.Array | int) -> jax.Array:
+    def weigh(key: jax.Array, sums: PyTree, clusters: jax.Array) -> _Anchors:
+        number = _numbers(clusters, width)
+        by_chance = 1 / jnp.maximum(listed.shape[0] - number, 1).astype(alpha.dtype)
+
+        def draw(i: jax.Array | int) -> tuple[jax.Array, jax.Array]:
             atoms = draw_atoms(family, jax.random.fold_in(key, i), block_of(sums, i))
-            return family.log_likelihood(listed_rows, atoms).T
+            outside = clusters != i * BLOCK + jnp.arange(BLOCK)[:, None]
+            log_f = family.log_likelihood(listed_rows, atoms).T
+            return _by_density(log_f, outside, block_of(by_chance, i))
 
-        some = jnp.max(jnp.where(jnp.any(own, axis=0), jnp.arange(1, width + 1), 0))
-        return _anchor_weights(in_blocks(draw, some, width).T, own)
+        some = jnp.max(jnp.where(clusters < width, clusters + 1, 0))
+        return _Anchors(by_chance, *in_blocks(draw, some, width))
 
-    def launch(weights: tuple[jax.Array, jax.Array]) -> tuple[_Cells, _Members, _Groups]:
-        cells = _draw_cells(key_cells, weights, listed_labels, width)
+    def launch(anchors: _Anchors) -> tuple[_Cells, _Members, _Groups]:
+        cells = _draw_cells(key_cells, anchors, listed_labels)
         members = _find_members(labels, occupancy, cells, listed)
         groups = _launch(key_launch, family, rows, labels, cells, members, rounds)
         return cells, members, groups
@@ -195,26 +213,29 @@ def propose(
     # The weights of second anchors are needed before the launch, for merges, and after it, given
     # the first group of each cell: a loop of two, so that what finds them is compiled once.
     def turn(i: jax.Array, now: _Turn) -> _Turn:
-        weights = weigh(jax.random.fold_in(key_after, i), now.sums, now.own)
+        anchors = weigh(jax.random.fold_in(key_after, i), now.sums, now.clusters)
 
         def go() -> _Turn:
-            cells, members, groups = launch(weights)
+            cells, members, groups = launch(anchors)
             sums = jax.tree.map(lambda leaf: leaf[:, 0], groups.statistics)
-            own = members.cell[listed][:, None] == every
-            own &= groups.sides[listed][:, None] == 0
-            return _Turn(weights, sums, own, (cells, members, groups))
+            clusters = jnp.where(groups.sides[listed] == 0, members.cell[listed], width)
+            return _Turn(anchors, sums, clusters, (cells, members, groups))
 
-        return lax.cond(i > 0, lambda: now._replace(weights=weights), go)
+        return lax.cond(i > 0, lambda: now._replace(anchors=anchors), go)
 
     every = jnp.arange(width)
-    sums, own = padded(statistics), listed_labels[:, None] == every
-    shapes = jax.eval_shape(lambda: launch(weigh(key, sums, own)))
-    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    none = jnp.zeros(own.shape, alpha.dtype)
-    last = lax.fori_loop(0, 2, turn, _Turn((none, none), sums, own, nothing))
+    sums, clusters = padded(statistics), listed_labels.astype(jnp.int32)
+
+    def all_of(sums: PyTree, clusters: jax.Array) -> tuple:
+        anchors = weigh(key, sums, clusters)
+        return anchors, launch(anchors)
+
+    nothing, none = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(all_of, sums, clusters)
+    )
+    last = lax.fori_loop(0, 2, turn, _Turn(nothing, sums, clusters, none))
     cells, members, groups = last.launched
-    by_chance, by_density = last.weights
-    weight = (by_chance + by_density)[cells.places[:, 1], every]
+    weight = last.anchors.weight(cells.places[:, 1])
     weight = jnp.where(cells.split, weight, cells.weight)
     numbers = _count_listed(members, groups, listed)
     together = jnp.sum(numbers, axis=1)
@@ -249,36 +270,37 @@ def _draw_list(key: jax.Array, n: int) -> jax.Array:
     return jax.random.permutation(key_order, some)
 
 
-def _anchor_weights(log_f: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the probabilities of second anchors of mergers by chance and by density, [L, G].
+def _numbers(clusters: jax.Array, width: int) -> jax.Array:
+    """Return the number of listed rows of each cluster, int32 [width]."""
+    return jnp.zeros(width, jnp.int32).at[clusters].add(1, mode="drop")
 
-    They are 0 for the rows of the cluster itself, `own`, bool [L, G]. An anchor is drawn from
-    either with probability 1/2; if all are 0 there is none.
+
+def _by_density(
+    log_f: jax.Array, outside: jax.Array, by_chance: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return `by_density` and `differ` of `_Anchors` for some clusters.
+
+    `log_f` has the log densities of the listed rows and `outside` those that count, [G, L].
     """
-    outside = ~own
-    by_chance = outside / jnp.maximum(jnp.sum(outside, axis=0), 1).astype(log_f.dtype)
     least = jnp.finfo(log_f.dtype).min
     log_f = jnp.where(jnp.isnan(log_f), least, jnp.maximum(log_f, least))
-    largest = jnp.max(log_f, axis=0, where=outside, initial=least)
+    largest = jnp.max(log_f, axis=1, keepdims=True, where=outside, initial=least)
     weights = jnp.where(outside, jnp.exp(log_f - largest), 0)
-    weights = weights / jnp.maximum(jnp.sum(weights, axis=0), 1)  # the largest is 1
+    weights = weights / jnp.maximum(jnp.sum(weights, axis=1, keepdims=True), 1)  # the largest is 1
     weights = jnp.where(weights < _LEAST, 0, weights)
-    total = jnp.sum(weights, axis=0)
-    return by_chance, jnp.where(total > 0, weights / jnp.maximum(total, _LEAST), by_chance)
+    total = jnp.sum(weights, axis=1, keepdims=True)
+    chance = jnp.where(outside, by_chance[:, None], 0)
+    weights = jnp.where(total > 0, weights / jnp.maximum(total, _LEAST), chance)
+    return weights, jnp.any(weights != chance, axis=1)
 
 
-def _draw_cells(
-    key: jax.Array, weights: tuple[jax.Array, jax.Array], labels: jax.Array, width: int
-) -> _Cells:
+def _draw_cells(key: jax.Array, anchors: _Anchors, clusters: jax.Array) -> _Cells:
     """Draw the choices of all clusters, and return the cells that are moved.
 
-    Weights are those of `_anchor_weights` for all sticks, [L, G], and labels those of the listed
-    rows.
+    Clusters are those of the listed rows, int32 [L].
     """
-    by_chance, by_density = weights
-    size, sticks = labels.shape[0], jnp.arange(width)
-    own = labels[:, None] == sticks
-    number = jnp.sum(own, axis=0)
+    width, size = anchors.by_density.shape
+    number = _numbers(clusters, width)
 
     def draw(key: jax.Array, number: jax.Array) -> tuple:
         key_coins, key_first, key_other, key_density = jax.random.split(key, 4)
@@ -291,19 +313,20 @@ def _draw_cells(
                 (jax.random.fold_in(key_other, 1), size - number),
             )
         ]
-        return coins, *ranks, jax.random.uniform(key_density, (BLOCK,), by_density.dtype)
+        return coins, *ranks, jax.random.uniform(key_density, (BLOCK,), anchors.by_density.dtype)
 
     coins, rank, rank_split, rank_merge, u = by_blocks(draw, key, number, at_once=True)
     active, split, blind, chance = (coins < jnp.array([_ACTIVE, 0.5, _BLIND, 0.5])).T
-    first_place = _place_of_rank(own, rank)
-    among = jnp.where(split, own & (jnp.arange(size)[:, None] != first_place), ~own)
-    second_place = _place_of_rank(among, jnp.where(split, rank_split, rank_merge))
-    # The same anchor as by chance where the density says nothing.
-    alike = jnp.all(by_density == by_chance, axis=0)
-    drawn = choose_by_native_code(jnp.where(alike, 1, by_density), u).astype(second_place.dtype)
-    second_place = jnp.where(split | chance | alike, second_place, drawn)
-    target = labels[second_place]
-    able = active & (number > 0) & jnp.any(among, axis=0)
+    order = jnp.argsort(clusters, stable=True).astype(jnp.int32)
+    first_place = _place_within(order, number, rank)
+    # The second anchor of a split is another row than the first.
+    another = _place_within(order, number, rank_split + (rank_split >= rank))
+    differ = anchors.differ
+    drawn = choose_by_native_code(jnp.where(differ, anchors.by_density.T, 1), u)
+    other = jnp.where(chance | ~differ, _place_outside(order, clusters, number, rank_merge), drawn)
+    second_place = jnp.where(split, another, other).astype(jnp.int32)
+    target = clusters[second_place]
+    able = active & (number > 0) & jnp.where(split, number > 1, number < size)
     moved = able & _are_moved(jnp.where(able, first_place, size), target, split, active)
     order = jnp.argsort(~moved, stable=True).astype(jnp.int32)
     is_cell = moved[order]
@@ -313,7 +336,7 @@ def _draw_cells(
         split=split[order],
         blind=blind[order],
         places=jnp.stack([first_place, second_place], axis=1)[order],
-        weight=(by_chance + by_density)[second_place, sticks][order],
+        weight=anchors.weight(second_place)[order],
         number=jnp.sum(moved, dtype=jnp.int32),
     )
 
@@ -330,10 +353,27 @@ def _are_moved(
     return (earliest == place) & (earliest[target] == place) & (split | ~active[target])
 
 
-def _place_of_rank(counted: jax.Array, rank: jax.Array) -> jax.Array:
-    """Return the places in columns of a mask [L, G] that have a rank, from 0 on, among the set."""
-    before = jnp.cumsum(counted, axis=0) <= rank
-    return jnp.minimum(jnp.sum(before, axis=0, dtype=jnp.int32), counted.shape[0] - 1)
+def _place_within(order: jax.Array, number: jax.Array, rank: jax.Array) -> jax.Array:
+    """Return the place in the list of the row of each cluster that has a rank in it, from 0 on.
+
+    `order` has the places of all listed rows, cluster by cluster, int32 [L], and `number` their
+    numbers.
+    """
+    return order[jnp.minimum(jnp.cumsum(number) - number + rank, order.shape[0] - 1)]
+
+
+def _place_outside(
+    order: jax.Array, clusters: jax.Array, number: jax.Array, rank: jax.Array
+) -> jax.Array:
+    """Return the place of the listed row that has a rank among those of other clusters."""
+    size = order.shape[0]
+    rank_within = jnp.zeros(size, jnp.int32).at[order].set(jnp.arange(size, dtype=jnp.int32))
+    rank_within -= (jnp.cumsum(number) - number)[clusters]
+    # A row of the cluster comes before the place if no more rows of others than `rank` precede it.
+    before = jnp.arange(size, dtype=jnp.int32) - rank_within <= rank[clusters]
+    return jnp.minimum(
+        rank + _numbers(jnp.where(before, clusters, number.shape[0]), number.shape[0]), size - 1
+    )
 
 
 def _find_members(
@@ -433,11 +473,11 @@ def _choose(
             family_rows.take(rows, members.ids[:1]), jnp.zeros(1, jnp.int32), 2
         )
     )
-    most = _CHUNK
+    most = min(_CHUNK, n // _PIECES)
     if family_rows.width(rows) > 1:  # sums of sparse rows take time by their entries
         size = sum(leaf.size for leaf in jax.tree.leaves(shapes)) // 2
-        most = min(_CHUNK, max(_LEAST_CHUNK, _STATISTICS_AT_ONCE // size))
-    step = min(most, n)
+        most = min(most, _STATISTICS_AT_ONCE // size)
+    step = min(max(_LEAST_CHUNK, most), n)
     ids = jnp.pad(members.ids, (0, step), constant_values=n)
     last = jnp.cumsum(-(-members.sizes // step))  # the pieces of each cell end before this one
 
