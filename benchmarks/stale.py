@@ -8,8 +8,8 @@ from a run during which files changed. Those of a GPU that are stale or unknown 
 unless this machine has such a one, since only there can they be run again. Each has the commit and
 the command that made it. The exit status is 1 if others than those of GPUs are listed.
 
-A result whose code has changed in what its run does not reach may have today's digest all the same,
-if a shorter run of both codes gave the same bits; it then says so in "confirmed".
+A result whose code has changed may have today's digest all the same, if a shorter run of both codes
+gave the same bits, or if its run does not reach what changed; it then says which in "confirmed".
 """
 
 import argparse
