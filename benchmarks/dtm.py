@@ -20,7 +20,8 @@ alpha and beta if they can; ours run in one chain. `seconds` is the time of the 
 clock, and `processor_seconds` that of all its threads. Peers are imported from --peers, and run on
 cases with slices of their kind only, which held-out documents must have. --words keeps the most
 frequent words of each case only, for peers that take hours. The rows in --keep stay, so that a run
-that was ended goes on where it was, if the code is the same.
+that was ended goes on where it was, if the code is the same; those of other lengths, topics or
+words are others.
 
 --speed: milliseconds a pass of one chain of `dtm` and `lda` on the embedded corpus, by the
 difference of two lengths: what happens once does not count.
@@ -391,24 +392,21 @@ def main() -> None:
             kept.write(chosen.keep, rows)
         return
     rows = kept.earlier(chosen.keep)
-    done = {(row["case"], row["seed"], row["model"]) for row in rows}
     for name in chosen.cases:
         for seed in range(chosen.seeds):
             case = load(name, chosen.data, seed, chosen.words)
             facts = {"tokens": int(case.train.counts.sum()), "words": len(case.train.vocabulary)}
+            shared = {"num_topics": chosen.topics, "passes": chosen.passes, "seed": seed}
             for model in chosen.models:
-                if (name, seed, model) in done or not suits(model, case):
+                asked = {"case": name, "model": model, **shared, **facts}
+                if not suits(model, case) or any(asked.items() <= row.items() for row in rows):
                     continue
-                shared = {"num_topics": chosen.topics, "passes": chosen.passes, "seed": seed}
                 start, processor = time.perf_counter(), time.process_time()
                 score = MODELS[model](case, {**shared})
                 seconds = time.perf_counter() - start
                 rows.append(
                     {
-                        "case": name,
-                        "model": model,
-                        **shared,
-                        **facts,
+                        **asked,
                         "perplexity": perplexity(case, score),
                         "seconds": seconds,
                         "processor_seconds": time.process_time() - processor,

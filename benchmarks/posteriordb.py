@@ -7,8 +7,8 @@ the labels of the tokens are enumerated, so its draws are independent; the secon
 sampler with exact SCIR steps of the topics (`lda.build`), begun at exact draws. For the others that
 is the first, ten chains from random topics, and the second draws labels, proportions and topics in
 turn, in NumPy, from other random topics. Chains of `prideprejudice_chapter-ldaK5` mix slowly: a
-sample is taken every hundred passes, which takes hours, and the second sampler, which would take
-days, begins at draws of the first, and shows only that it leaves them as they are. `--nuts` adds
+sample is taken every hundred passes, which takes hours, and the second sampler, which is slower
+still, begins at draws of the first, and shows only that it leaves them as they are. `--nuts` adds
 NUTS on the model with labels summed out, in the coordinates of `GammaReference`, which takes most
 of the time.
 

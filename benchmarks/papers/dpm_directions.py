@@ -9,12 +9,12 @@ training articles of three newsgroups, and 1,107 to score, in 20 dimensions by a
 value decomposition of the first, divided by their lengths.
 
 The sampler makes 1,000 updates of all rows, of which the last half counts, with 2 rounds of
-split-merge moves each, from 20 random labels. It is compared with EM for mixtures of K von Mises-Fisher
-distributions, and with k-means and spherical k-means, for clusters alone, each the best of 10
-starts by its own objective. Scores are the mean log density of a held-out direction, with respect
-to area, and the mutual information of the clusters and newsgroups of the held-out articles, over
-the mean of both entropies (NMI). A held-out article has the likeliest, or the nearest, cluster; for
-the sampler, that of a sample, and NMI is the mean over 100 samples.
+split-merge moves each, from 20 random labels. It is compared with EM for mixtures of K von
+Mises-Fisher distributions, and with k-means and spherical k-means, for clusters alone, each the
+best of 10 starts by its own objective. Scores are the mean log density of a held-out direction,
+with respect to area, and the mutual information of the clusters and newsgroups of the held-out
+articles, over the mean of both entropies (NMI). A held-out article has the likeliest, or the
+nearest, cluster; for the sampler, that of a sample, and NMI is the mean over 100 samples.
 """
 
 import re
