@@ -1,19 +1,18 @@
 """Shares of documents: actual and reported errors, their time, and how chains start.
 
-    python benchmarks/lda_shares.py [--cases ap:50:0.1 ...] [--seeds 10] [--begin]
+    python benchmarks/lda_shares.py [--cases ap:50:0.1:25 ...] [--seeds 8] [--keep FILE]
 
-A case is a corpus, a number of topics and an alpha. Topics are learned in `--passes` over at most
-10,000 documents, and passed to `models.topics.proportions`. The shares of `--documents` documents
-under several seeds are compared with their means over four long runs; times are those of up to
-`--timed` documents, for each of `--share-errors`. `--begin` also compares two ways to start a
-document's labels: from none, each drawn given those before it, and by `engine.sweeps` from `None`.
-Needs the folder ../shared with `peers/` and `data/`.
+A case is a corpus, a number of topics, an alpha, and the passes in which the topics are learned,
+over at most 10,000 documents. They are passed to `models.topics.proportions`. The shares of
+`--documents` documents under several seeds are compared with their means over four long runs; times
+are those of up to `--timed` documents, for the default `--share-error` and a larger one. Compared
+are also two ways to start a document's labels: from none, each drawn given those before it, and by
+`engine.sweeps` from `None`. Needs the folder ../shared with `peers/` and `data/`.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,32 +30,33 @@ from simplex_jax._src.models import lda
 from simplex_jax._src.models.topics import engine
 from simplex_jax._src.models.topics.options import SHARE_ERROR
 
-CASES = ["ap:50:0.1", "ap:50:0.02", "news20:100:0.05", "wikipedia:500:0.1"]
+CASES = (
+    *("ap:50:0.1:25", "ap:50:0.02:25", "news20:100:0.05:25", "wikipedia:500:0.1:25"),
+    *("ap:50:0.1:3", "wikipedia:500:0.1:3"),
+)
+LARGER = 0.05
 CHAINS, AFTER = 48, (3, 6, 9, 12)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", nargs="+", default=CASES)
-    parser.add_argument("--passes", type=int, default=25)
-    parser.add_argument("--share-errors", type=float, nargs="+", default=[SHARE_ERROR])
     parser.add_argument("--documents", type=int, default=400)
     parser.add_argument("--timed", type=int, default=4_000)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--begin", action="store_true")
+    parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--peers", type=Path, default=SHARED / "peers")
     parser.add_argument("--data", type=Path, default=SHARED / "data")
     parser.add_argument("--keep", type=Path, help="a JSON file for the results")
     options = parser.parse_args()
     rows = []
     for case in options.cases:
-        name, topics, alpha = case.split(":")
+        name, topics, alpha, passes = case.split(":")
         train = load(name, options.peers, options.data, quick=False).train
         fitted = lda.fit(
             train[:10_000],
             int(topics),
             alpha=float(alpha),
-            passes=options.passes,
+            passes=int(passes),
             seed=0,
             chains=1,
             holdout=0,
@@ -64,15 +64,13 @@ def main() -> None:
         task = fitted.topics, fitted.alpha
         judged, timed = train[: options.documents], train[: options.timed]
         row = {"corpus": name, "topics": int(topics), "alpha": float(alpha)}
-        row |= {"passes": options.passes, "documents": timed.shape[0]}
+        row |= {"passes": int(passes), "documents": timed.shape[0]}
         row |= precision(*task, judged, options.seeds)
-        row |= duration(*task, timed, options.share_errors)
-        if options.begin:
-            row |= beginnings(*task, judged)
+        row |= duration(*task, timed) | beginnings(*task, judged)
         print(json.dumps(row), flush=True)
         rows.append(row)
-    if options.keep:
-        kept.write(options.keep, rows)
+        if options.keep:
+            kept.write(options.keep, rows)
 
 
 def precision(
@@ -96,12 +94,10 @@ def precision(
     }
 
 
-def duration(
-    topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array, share_errors: Sequence[float]
-) -> dict[str, float]:
+def duration(topics: np.ndarray, alpha: np.ndarray, counts: sp.csr_array) -> dict[str, float]:
     """Return the processor seconds of the shares of documents, after compilation."""
     spent = {}
-    for share_error in share_errors:
+    for share_error in (SHARE_ERROR, LARGER):
         list(lda.shards(topics, alpha, counts, seed=1, share_error=share_error))
         begun = time.process_time()
         list(lda.shards(topics, alpha, counts, seed=2, share_error=share_error))
