@@ -22,7 +22,10 @@ ROOTS = (ROOT, ROOT / "benchmarks", ROOT / "tests")
 """Where absolute imports of a script lead, beside its own folder."""
 WRITERS = {
     ROOT / "benchmarks" / name
-    for name in ("kept.py", "sources.py", "papers/claims.py", "papers/tables.py")
+    for name in (
+        *("kept.py", "sources.py", "cells.py", "tables.py", "page_tables.py"),
+        *("papers/claims.py", "papers/paper_tables.py"),
+    )
 }
 """Modules that write results and do not make them."""
 SHOWING = frozenset({"report", "plots"})

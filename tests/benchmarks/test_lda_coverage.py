@@ -61,11 +61,9 @@ def test_counts_by_method_and_quantity(monkeypatch):
     assert lines[2].startswith("| prevalence | simplex_jax | 1 | 50.0")
 
 
-def test_the_page_has_the_tables_of_the_kept_result():
+def test_the_page_has_the_number_of_corpora():
     page = (ROOT / "docs" / "exactness.md").read_text("utf-8")
     rows = kept.read(kept.RESULTS / "lda_coverage.json")["rows"]
-    for line in coverage.table(rows):
-        assert line in page
     assert f"Kept are the first {len({row['seed'] for row in rows})}, which" in page
 
 

@@ -1,12 +1,10 @@
-"""Wide simplices: exact moments, which samplers run, figures of chains, and the page's table."""
+"""Wide simplices: exact moments, which samplers run, and figures of chains."""
 
-import kept
 import numpy as np
 import pytest
 import simplex_wide
 from scipy import special
 from simplex_wide import Target
-from support import pages
 
 
 @pytest.mark.parametrize("kind", ["uniform", "sparse"])
@@ -71,10 +69,3 @@ def test_samplers_are_right_on_a_small_simplex(kind):
             row = simplex_wide.measure(name, kind, 20, 1.0, 60.0)
             assert row["z"] < 5, name
             assert row["bulk"] > 50, name
-
-
-def test_the_page_has_the_table_of_the_kept_result():
-    rows = kept.read(kept.RESULTS / "simplex_wide.json")["rows"]
-    page = pages.text("which_sampler.md")
-    for line in simplex_wide.table([row for row in rows if row["size"] == 10_000]):
-        assert line in page

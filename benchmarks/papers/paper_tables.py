@@ -1,95 +1,14 @@
-"""Make the tables of `docs/papers.md`, `experiments.md` and `which_sampler.md` from kept results.
+"""The tables of the papers' experiments, by the name of their result."""
 
-    python benchmarks/papers/tables.py [--check]
-
-A page has a table between `<!-- table NAME -->` and `<!-- end -->`. The function NAME of this file
-makes it from `benchmarks/results/papers/NAME.json`, which the experiment has written (`--keep`); if
-NAME has a point, the part before it names the result. Below the table stand the command and when
-and where it ran. The table between `<!-- claims -->` and `<!-- end -->` is that of `claims.py`.
-With `--check` nothing is written, and the exit status is 1 if a page is out of date.
-"""
-
-import argparse
 import math
-import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from bias_points import Point, cheapest, told_slope
-
-sys.path.append(str(Path(__file__).resolve().parents[1]))
-import claims
-import kept
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = tuple(DOCS / f"{name}.md" for name in ("papers", "experiments", "which_sampler"))
-RESULTS = kept.RESULTS / "papers"
+from cells import Rows, chosen, shown
 
 BIAS_ALLOWED = 0.05  # in standard deviations, for comparisons of cost
 NEAR = 1.5  # times the lowest cost; timings on a busy machine resolve no less
-
-Rows = list[dict[str, Any]]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args()
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        new = filled(text)
-        if options.check and new != text:
-            sys.exit(f"{page.name} is not what the results say: run {Path(__file__).name}")
-        if new != text:
-            page.write_text(new, encoding="utf-8")
-
-
-def filled(page: str) -> str:
-    """Return a page with its tables made again."""
-    marked = re.compile(r"(<!-- (?:table ([\w.]+)|claims) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-    def table(actual: re.Match[str]) -> str:
-        return made(actual[2]) if actual[2] else markdown(claims.claims())
-
-    return marked.sub(lambda actual: f"{actual[1]}{table(actual)}{actual[3]}", page)
-
-
-def made(name: str) -> str:
-    """Return a table, and how it was made."""
-    result = kept.read(RESULTS / f"{name.partition('.')[0]}.json")
-    about = result["about"]
-    cores = "1 core" if about["cores"] == 1 else f"{about['cores']} cores"
-    return (
-        f"{markdown(TABLES[name](result))}\n`{about['command']}`, {about['date']}: "
-        f"{result['seconds']:.0f} s, {cores} ({about['machine']}), "
-        f"jax {about['versions']['jax']}.\n"
-    )
-
-
-def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the rows as a Markdown table, with three digits, or all before the point."""
-    columns = list(rows[0])
-    lines = [columns, ["---"] * len(columns)]
-    lines += [[shown(row.get(column, "")) for column in columns] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
-def shown(value: Any) -> str:
-    """Return a value as a cell; empty for NaN."""
-    if value is None or value != value:
-        return ""
-    if isinstance(value, str | int):
-        return str(value)
-    return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
-
-
-def chosen(rows: Rows, **columns: str) -> Rows:
-    """Return some columns under new names, with blanks for underscores."""
-    return [{new.replace("_", " "): row[old] for new, old in columns.items()} for row in rows]
 
 
 def least(rows: Rows, by: str, key: Callable[[dict[str, Any]], float]) -> Rows:
@@ -661,7 +580,3 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "sam_wikipedia_variational": sam,
 }
 """By the name of the result; one experiment may have several."""
-
-
-if __name__ == "__main__":
-    main()
