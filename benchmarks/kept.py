@@ -16,7 +16,7 @@ from typing import Any
 import sources
 
 RESULTS = Path(__file__).resolve().parent / "results"
-PLACES = ("--cache", "--data", "--draws", "--keep", "--out", "--peers")
+PLACES = ("--data", "--draws", "--keep", "--out", "--peers")
 """Options that name a file or a folder."""
 _BEGUN = time.time()
 

@@ -119,6 +119,7 @@ def against_longer(documents: Any, longer: int) -> dict[str, Any]:
     here, there = (fitted.metrics[-1]["perplexity_average"] for fitted in (default, long))
     affinity = partners(np.sqrt(default.topics), np.sqrt(long.topics))[1][default.stable]
     return {
+        "documents": documents.shape[0],
         "passes": passes,
         "chains": chains,
         "perplexity": here,

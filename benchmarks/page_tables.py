@@ -11,7 +11,7 @@ import lda_coverage
 import numpy as np
 import numpyro_ess
 import simplex_wide
-from cells import Rows
+from tables import Rows
 
 CORPORA = {
     "ap": "AP",
@@ -107,19 +107,28 @@ def compile_times_fits(result: dict[str, Any]) -> Rows:
 
 
 def lda_peers(result: dict[str, Any]) -> Rows:
-    """Perplexities and seconds by tool and corpus, medians over the seeds."""
-    return [
-        {"tool": _tool(tool)}
-        | {CORPORA[corpus]: _ended(runs) for corpus, runs in _groups(of_tool, "corpus").items()}
-        for tool, of_tool in _groups(result["rows"], "tool").items()
-    ]
+    """Perplexities and seconds by tool and corpus, medians over the seeds; the lowest is bold.
 
+    They are of averaged topics, with a star of single ones if a tool gives no other.
+    """
 
-def _ended(runs: Rows) -> str:
-    """Return the perplexity of averages, with a star if a tool has none, and the seconds."""
-    single = any(run["averaged"] is None for run in runs)
-    score = _median(runs, "single" if single else "averaged")
-    return f"{score:,.0f}{'*' * single} in {_median(runs, 'seconds'):.1f} s"
+    def score(runs: Rows) -> float:
+        averages = [row["averaged"] for row in runs]
+        return statistics.median(averages if all(averages) else [row["single"] for row in runs])
+
+    lowest = {
+        corpus: min(map(score, _groups(rows, "tool").values()))
+        for corpus, rows in _groups(result["rows"], "corpus").items()
+    }
+    table: Rows = []
+    for tool, of_tool in _groups(result["rows"], "tool").items():
+        line = {"tool": _tool(tool)}
+        for corpus, runs in _groups(of_tool, "corpus").items():
+            text = f"{score(runs):,.0f}" + "*" * (not all(row["averaged"] for row in runs))
+            bold = f"**{text}**" if score(runs) == lowest[corpus] else text
+            line[CORPORA[corpus]] = f"{bold} in {_median(runs, 'seconds'):.1f} s"
+        table.append(line)
+    return table
 
 
 def lda_small(result: dict[str, Any]) -> Rows:
@@ -132,9 +141,7 @@ def lda_small(result: dict[str, Any]) -> Rows:
                 f"{mark} s": _pair(runs, f"after {mark} s", ("ours", "tomotopy-2"))
                 for mark in (2, 5, 10)
             },
-            "passes in 10 s": " / ".join(
-                f"{_median(runs[tool], 'work'):,.0f}" for tool in ("ours", "tomotopy-2")
-            ),
+            "passes in 10 s": _passes(runs, ("ours", "tomotopy-2")),
         }
         for corpus, of_corpus in _groups(result["rows"], "corpus").items()
         for topics, here in _groups(of_corpus, "num_topics").items()
@@ -149,6 +156,12 @@ def _pair(runs: dict[str, Rows], column: str, tools: tuple[str, str]) -> str:
     texts = [f"{value:{digits}}" for value in values]
     low = int(values[1] < values[0])
     return " / ".join(f"**{text}**" if i == low else text for i, text in enumerate(texts))
+
+
+def _passes(runs: dict[str, Rows], tools: tuple[str, str]) -> str:
+    """Return medians of the passes in 10 s, since runs end at the next checkpoint."""
+    speeds = ([10 * run["work"] / run["seconds"] for run in runs[tool]] for tool in tools)
+    return " / ".join(f"{statistics.median(of_tool):,.0f}" for of_tool in speeds)
 
 
 def lda_priors_peers(result: dict[str, Any]) -> Rows:
@@ -167,9 +180,7 @@ def lda_priors_peers(result: dict[str, Any]) -> Rows:
         {
             "corpus": CORPORA[corpus],
             **{f"after {mark} s": pair(runs, f"after {mark} s") for mark in (2, 5, 10)},
-            "passes": " / ".join(
-                f"{_median(runs[tool], 'work'):,.0f}" for tool in ("ours", "ours-learned")
-            ),
+            "passes in 10 s": _passes(runs, ("ours", "ours-learned")),
         }
         for corpus, here in sorted(
             _groups(result["rows"], "corpus").items(), key=lambda item: list(CORPORA).index(item[0])
@@ -211,7 +222,7 @@ def lda_sweeps(result: dict[str, Any]) -> Rows:
             name: f"**{row[key]:.0f}**" if key == chosen else f"{row[key]:.0f}"
             for name, key in columns.items()
         }
-        corpus = f"{CORPORA[row['corpus']]}, {row['tokens'] / 1e6:.2g} M tokens"
+        corpus = f"{CORPORA[row['corpus']]}, {row['tokens'] / 1e6:.3g} M tokens"
         whole = f"{row['update']:.0f}"
         table.append(
             {"corpus": corpus, "K": f"{row['topics']:,}"} | cells | {"whole update": whole}
@@ -244,12 +255,13 @@ def lda_first_run(result: dict[str, Any]) -> Rows:
     return [
         {
             "corpus": row["corpus"],
+            "documents": f"{row['documents']:,}",
             "passes": f"{row['passes']:,}",
             "times as many": row["longer"],
             "stable of 30": row["stable topics of 30"],
-            "perplexity above that of the longer run": f"{row['above it, %']:.1f}%",
+            "perplexity above that of the longer run": f"{round(row['above it, %'], 1) + 0:.1f}%",
             "stable topics that the longer run has": row["stable topics that it has"],
-            "their median affinity": f"{row['their median affinity']:.2f}",
+            "their median affinity": row["their median affinity"],
         }
         for row in result["rows"]
         if "longer" in row
@@ -299,8 +311,8 @@ def lda_mixing(result: dict[str, Any]) -> Rows:
 
 
 PRIORS = {
-    "learn-symmetric": "learned, common to all topics",
-    "learn": "learned, one for each topic",
+    "learn": "learned, common to all topics",
+    "learn-asymmetric": "learned, one for each topic",
 }
 
 
@@ -308,6 +320,7 @@ def lda_priors(result: dict[str, Any]) -> Rows:
     """Effective samples and perplexities by concentrations."""
     return [
         {
+            "corpus": CORPORA[row["corpus"]],
             "alpha": PRIORS.get(row["alpha"], row["alpha"]),
             "beta": "learned" if row["beta"] == "learn" else row["beta"],
             "lowest tenth of the topics": f"{row['lowest tenth, per 1,000 passes']:.1f}",
@@ -344,7 +357,7 @@ def hdp_topics(result: dict[str, Any]) -> Rows:
 
 def _model(name: str) -> str:
     if name.startswith("lda "):
-        return f"`lda --topics {name.removeprefix('lda ')} --alpha learn`"
+        return f"`lda --topics {name.removeprefix('lda ')} --alpha learn-asymmetric`"
     told = name.replace("hdp", "`hdp`") if name.startswith("hdp") else name
     told += ", the default" * (name == "hdp from 100")
     return told + ", single, the better of one pass and 30 s" * (name == "gensim HdpModel")
@@ -403,54 +416,67 @@ MODELS = {
     "without-bursts": "without bursts",
     "dtm": "`dtm`",
     "tomotopy": "tomotopy's DTModel",
-    "topica": "topica's DTM",
+    "topica": "topica's DTM, the model of gensim's LdaSeqModel",
     "topica-content": "topica's STM, groups as content and prevalence",
     "gensim": "gensim's LdaSeqModel",
 }
 
 
 def dtm(result: dict[str, Any]) -> Rows:
-    """Held-out perplexities by case and model; the lowest is bold."""
-    found = {(row["case"], row["model"]): row["perplexity"] for row in result["rows"]}
+    """Held-out perplexities by case and model, means over the seeds; the lowest is bold."""
+    found = _perplexities(result["rows"])
     models = [model for model in MODELS if any(model == one for _, one in found)]
-    table: Rows = []
-    for case, told in CASES.items():
-        here = {model: found[case, model] for model in models if (case, model) in found}
-        if here:
-            cells = {m: f"**{x:.0f}**" if x == min(here.values()) else x for m, x in here.items()}
-            table.append({"": told} | {MODELS[m]: cells.get(m) for m in models})
-    return table
+    return [
+        {"": told} | {MODELS[model]: cell for model, cell in cells.items()}
+        for case, told in CASES.items()
+        if (cells := _bold({m: found[case, m] for m in models if (case, m) in found}))
+    ]
 
 
 def dtm_peers(result: dict[str, Any]) -> Rows:
     """Held-out perplexities of other packages and of ours, by case in columns."""
-    cases = list(dict.fromkeys(row["case"] for row in result["rows"]))
     ours = [row for row in _rows("dtm") if row["model"] in ("lda", "dtm")]
-    rows = sorted([*result["rows"], *ours], key=lambda row: list(MODELS).index(row["model"]))
-    groups = _groups(rows, "model")
-    order = [*(model for model in groups if model not in ("lda", "dtm")), "lda", "dtm"]
-    return [
-        {"": MODELS[model]}
-        | dict.fromkeys((CASES[case] for case in cases), "")
-        | {CASES[row["case"]]: row["perplexity"] for row in groups[model] if row["case"] in cases}
-        for model in order
-    ]
+    found = _perplexities([*result["rows"], *ours])
+    of_others = {row["model"] for row in result["rows"]} - {"lda", "dtm"}
+    asked = {row["case"] for row in result["rows"]}
+    models = [*(model for model in MODELS if model in of_others), "lda", "dtm"]
+    table: dict[str, dict[str, str]] = {model: {"": MODELS[model]} for model in models}
+    for case, told in CASES.items():
+        if case in asked:
+            cells = _bold({m: found[case, m] for m in models if (case, m) in found})
+            for model in models:
+                table[model][told] = cells.get(model, "")
+    return list(table.values())
 
 
 def dtm_gensim(result: dict[str, Any]) -> Rows:
     """Perplexities and processor seconds of all models on few words."""
-    rows = result["rows"]
-    low = min(row["perplexity"] for row in rows)
+    by_model = _groups(result["rows"], "model")
+    found = _perplexities(result["rows"])
+    cells = _bold({model: x for (_, model), x in found.items()})
     return [
         {
-            "": MODELS[row["model"]],
-            "perplexity": f"**{row['perplexity']:.0f}**"
-            if row["perplexity"] == low
-            else row["perplexity"],
-            "seconds": f"{row['processor_seconds']:,.0f}",
+            "": MODELS[model],
+            "perplexity": cells[model],
+            "seconds": f"{_median(by_model[model], 'processor_seconds'):,.0f}",
         }
-        for row in sorted(rows, key=lambda row: list(MODELS).index(row["model"]))
+        for model in MODELS
+        if model in cells
     ]
+
+
+def _perplexities(rows: Rows) -> dict[tuple[str, str], float]:
+    """Return the mean over seeds of each case and model."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        found.setdefault((row["case"], row["model"]), []).append(row["perplexity"])
+    return {which: statistics.mean(values) for which, values in found.items()}
+
+
+def _bold(values: dict[str, float]) -> dict[str, str]:
+    """Return perplexities as cells, the lowest one bold."""
+    low = min(values.values(), default=0)
+    return {name: f"**{x:,.0f}**" if x == low else f"{x:,.0f}" for name, x in values.items()}
 
 
 def dtm_calibration(result: dict[str, Any]) -> Rows:

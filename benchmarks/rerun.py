@@ -7,7 +7,7 @@ The names are those of files in `results/`; `--stale` takes what `stale.py` list
 takes those only whose last run told its seconds, and no more. They run one after the other, in a
 copy of the last commit with today's native code, so that files may be edited meanwhile. A result is
 replaced when its run has ended well, and so is the figure of an experiment of the papers; run
-`tables.py` then, which makes the tables of the pages. Options of --with come after those of the
+`pages.py` then, which makes the tables of the pages. Options of --with come after those of the
 command, and replace them unless they may be repeated, as `--methods`. Left to you, with a message,
 are results that several commands have put together, and those whose command made a part of them
 only: the new rows would be fewer.

@@ -23,8 +23,8 @@ ROOTS = (ROOT, ROOT / "benchmarks", ROOT / "tests")
 WRITERS = {
     ROOT / "benchmarks" / name
     for name in (
-        *("kept.py", "sources.py", "cells.py", "tables.py", "page_tables.py"),
-        *("papers/claims.py", "papers/paper_tables.py"),
+        *("kept.py", "sources.py", "pages.py", "page_tables.py"),
+        *("papers/claims.py", "papers/tables.py"),
     )
 }
 """Modules that write results and do not make them."""

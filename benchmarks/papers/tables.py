@@ -1,14 +1,40 @@
-"""The tables of the papers' experiments, by the name of their result."""
+"""The tables of the papers' experiments, by the name of their result, and rows in Markdown.
+
+`../pages.py` writes them into the pages.
+"""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bias_points import Point, cheapest, told_slope
-from cells import Rows, chosen, shown
+
+Rows = list[dict[str, Any]]
 
 BIAS_ALLOWED = 0.05  # in standard deviations, for comparisons of cost
 NEAR = 1.5  # times the lowest cost; timings on a busy machine resolve no less
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows as a Markdown table, with three digits, or all before the point."""
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[shown(row.get(column, "")) for column in columns] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def shown(value: Any) -> str:
+    """Return a value as a cell; empty for NaN."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, str | int):
+        return str(value)
+    return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
+
+
+def chosen(rows: Rows, **columns: str) -> Rows:
+    """Return some columns under new names, with blanks for underscores."""
+    return [{new.replace("_", " "): row[old] for new, old in columns.items()} for row in rows]
 
 
 def least(rows: Rows, by: str, key: Callable[[dict[str, Any]], float]) -> Rows:

@@ -3,14 +3,16 @@
 import importlib
 import itertools
 import re
+import subprocess
+import sys
 
 import kept
+import pages
 import pytest
-import tables
 from scipy import stats
 from support.paths import BENCHMARKS, ROOT
 
-PAGES = {page.stem: page.read_text("utf-8") for page in tables.pages()}
+PAGES = {page.stem: page.read_text("utf-8") for page in pages.pages()}
 
 
 @pytest.fixture(autouse=True)
@@ -24,11 +26,11 @@ def claims():
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=list(PAGES))
 def test_the_page_has_the_tables_of_the_kept_results(page):
-    assert tables.filled(page) == page, "run python benchmarks/tables.py"
+    assert pages.filled(page) == page, "run python benchmarks/pages.py"
     first = re.search(r"<!-- (?:table [\w.]+|claims) -->\n.*?(\d\.\d)", page, re.DOTALL)
     wrong = page[: first.start(1)] + "9.9" + page[first.end(1) :]
-    assert tables.filled(wrong) != wrong
-    assert tables.filled(wrong) == page
+    assert pages.filled(wrong) != wrong
+    assert pages.filled(wrong) == page
 
 
 def test_every_result_of_the_papers_is_shown():
@@ -45,6 +47,12 @@ def test_exact_kernels_have_no_bias_and_others_do():
     assert max(exact) < bound
     told = {row["kernel"] for row in rows if not row["exact"] and row["worst"] > bound}
     assert told == {row["kernel"] for row in rows if not row["exact"]}
+
+
+def test_an_experiment_runs_as_a_script():
+    """It finds its modules without the paths of the tests."""
+    script = BENCHMARKS / "papers" / "mld_theorem4.py"
+    subprocess.run([sys.executable, script, "--help"], check=True, capture_output=True, cwd=ROOT)
 
 
 def anchors(page):

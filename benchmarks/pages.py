@@ -1,9 +1,9 @@
 """Make the tables of the documentation from kept results.
 
-    python benchmarks/tables.py [--check]
+    python benchmarks/pages.py [--check]
 
 A page has a table between `<!-- table NAME -->` and `<!-- end -->`. The function NAME of
-`page_tables.py` or `papers/paper_tables.py` makes it from the result NAME that `--keep` of its
+`page_tables.py` or `papers/tables.py` makes it from the result NAME that `--keep` of its
 script has written; if NAME has a point, the part before it names the result. Below the table stand
 the command and when and where it ran. The table between `<!-- claims -->` and `<!-- end -->` is
 that of `papers/claims.py`. With `--check` nothing is written, and the exit status is 1 if a page is
@@ -20,11 +20,11 @@ sys.path.append(str(Path(__file__).resolve().parent / "papers"))
 import claims
 import kept
 import page_tables
-import paper_tables
-from cells import markdown
+import tables
 
-DOCS = kept.RESULTS.parents[1] / "docs"
-TABLES = paper_tables.TABLES | page_tables.TABLES
+ROOT = kept.RESULTS.parents[1]
+DOCS = ROOT / "docs"
+TABLES = tables.TABLES | page_tables.TABLES
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def filled(page: str) -> str:
     marked = re.compile(r"(<!-- (?:table ([\w.]+)|claims) -->\n).*?(<!-- end -->)", re.DOTALL)
 
     def table(actual: re.Match[str]) -> str:
-        return made(actual[2]) if actual[2] else markdown(claims.claims())
+        return made(actual[2]) if actual[2] else tables.markdown(claims.claims())
 
     return marked.sub(lambda actual: f"{actual[1]}{table(actual)}{actual[3]}", page)
 
@@ -65,17 +65,19 @@ def made(name: str) -> str:
     """Return a table, and how it was made."""
     result = read(name.partition(".")[0])
     about = result["about"]
-    # Commands name their script as seen from where they ran.
-    script = about.get("script")
-    command = about["command"]
-    if script:
-        command = re.sub(r"^python \S+", f"python {script}", command)
-    told = [f"`{command}`, {about['date']}: "]
+    told = [f"`{from_the_root(about['command'])}`, {about['date']}: "]
     if "seconds" in result:
         told.append(f"{result['seconds']:.0f} s, ")
     told.append("1 core" if about["cores"] == 1 else f"{about['cores']} cores")
     told.append(f" ({about['machine']}), jax {about['versions']['jax']}.\n")
-    return f"{markdown(TABLES[name](result))}\n{''.join(told)}"
+    return f"{tables.markdown(TABLES[name](result))}\n{''.join(told)}"
+
+
+def from_the_root(command: str) -> str:
+    """Return a command with its script as seen from the root, not from where it ran."""
+    first = re.match(r"python (?:\S*/)?(\w+\.py)", command)
+    found = sorted((ROOT / "benchmarks").rglob(first[1])) if first else []
+    return f"python {found[0].relative_to(ROOT)}{command[first.end() :]}" if found else command
 
 
 def read(name: str) -> dict[str, Any]:
