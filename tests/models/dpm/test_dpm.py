@@ -77,6 +77,15 @@ def test_the_summary(whole):
     assert "alpha" in whole.diagnostics
 
 
+def test_short_last_blocks_count_as_what_they_are():
+    """Two blocks cover 11 rows in a pass, not 20."""
+    options = {"passes": 3, "batch_size": 10, "initial_clusters": 2, "seed": 0}
+    rows = (np.arange(11) % 2)[:, None]
+    fitted = dpm.fit(rows, families.categorical([2]), **options)
+    last = fitted.metrics[-1]
+    assert (last["step"], last["passes"]) == (6, 3.0)
+
+
 def test_the_profile_of_a_cluster_is_that_of_its_rows(whole):
     """A check by hand: conditional means, averaged over the partitions that were kept."""
     total = np.zeros(6)

@@ -751,6 +751,7 @@ def test_sums_of_numbers_whose_squares_are_hardly_normal() -> None:
         (lambda: families.von_mises_fisher(3, strength=2.0), "no mean"),
         (lambda: make("von_mises_fisher").check(np.ones((2, 3))), r"rows\[0\] has length 1.73205"),
         (lambda: family_rows.size({"a": np.ones(2), "b": np.ones(3)}), "one length"),
+        (lambda: family_rows.prepare(make("gaussian"), [[0.0, 1.0], [2.0]]), "same number of col"),
     ],
 )
 def test_bad_input_is_named(call, message) -> None:
@@ -771,6 +772,31 @@ def test_draws_that_overflow_have_density_0(name) -> None:
     assert not jnp.isnan(log_f).any()
     assert 0.005 < jnp.isinf(log_f[0]).mean() < 0.1
     np.testing.assert_array_equal(log_f[2], 0)
+
+
+def test_draws_of_several_dimensions_that_overflow_are_no_errors() -> None:
+    """A root with zeros on its diagonal makes inf - inf; a covariance that is NaN stays so."""
+    family = families.gaussian(jnp.zeros(3), jnp.eye(3), 1.0, 2.05)
+    rows = jnp.array([[-3.0, 0.0, 1.0], [2.0, 2.0, 2.0]])
+    none = statistics_of(family, rows, jnp.full(2, -1), 1024)
+    atoms = draw(family, jax.random.key(0), none)
+    assert not jnp.isnan(atoms.mean).any()
+    assert 0 < jnp.isinf(atoms.mean).any(axis=1).sum() < 100
+    assert not jnp.isnan(likelihood(family, rows, atoms)).any()
+    broken = none._replace(square=none.square.at[0].set(jnp.nan), number=none.number.at[0].set(1))
+    assert jnp.isnan(draw(family, jax.random.key(0), broken).mean[0]).all()
+
+
+def test_a_column_may_be_constant_in_the_complete_rows() -> None:
+    rows = [[0, 1, 5], [0, 2, 3], [0, 3.5, 4], [0, 9, 1], [1, np.nan, 2], [2, np.nan, 7]]
+    assert families.gaussian_of(rows).log_evidence is not None
+
+
+def test_nested_lists_are_a_table() -> None:
+    family = make("gaussian")
+    expected = family_rows.prepare(family, np.array([[0.0, 1.0], [2.0, 3.0]]))
+    actual = family_rows.prepare(family, [[0.0, 1.0], [2.0, 3.0]])
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.slow

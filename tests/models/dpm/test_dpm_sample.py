@@ -129,8 +129,9 @@ def rejected(name, family=None, draw=None, seed=0):
         np.add.at(expected, bins_of(name, rows), joint)
     expected /= 2 if draw is None else 1
     assert abs(expected.sum() - 1) < 2e-3  # the densities of all rows; the grid's error
+    lengths = LENGTH if name == "multinomial" else None
     drawn, labels = clusters.sample(
-        seed, samples, family or FAMILIES[name], COUNT, draw=draw, lengths=LENGTH
+        seed, samples, family or FAMILIES[name], COUNT, draw=draw, lengths=lengths
     )
     found = np.zeros((size, 3))
     np.add.at(found, (bins_of(name, drawn), np.where(labels < 0, 2, labels)), 1)
@@ -204,6 +205,11 @@ def test_bad_arguments_are_named(options, message):
     count = given.pop("count")
     with pytest.raises(ValueError, match=message):
         clusters.sample(0, samples_of("multinomial"), FAMILIES["multinomial"], count, **given)
+
+
+def test_lengths_of_rows_without_counts_are_refused():
+    with pytest.raises(ValueError, match=r"lengths .* omit"):
+        clusters.sample(0, samples_of("poisson"), FAMILIES["poisson"], 3, lengths=2)
 
 
 def test_a_family_that_cannot_draw_rows_is_told():

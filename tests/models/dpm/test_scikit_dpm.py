@@ -306,6 +306,22 @@ def test_unit_vectors():
 
 
 @pytest.mark.slow
+def test_rows_without_observations_do_not_change_the_prior():
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(-3, 1, (50, 2)), rng.normal(3, 1, (50, 2))])
+    more = np.concatenate([rows, np.full((25, 2), np.nan)])
+    expected = families.hyperparameters("gaussian", rows, {})
+    chex.assert_trees_all_equal(families.hyperparameters("gaussian", more, {}), expected)
+
+
+def test_weights_leave_the_kinds_of_columns():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"size": [1.5, 2.5, 7.5, 8.5], "kind": pd.Categorical([0, 0, 1, 1])})
+    model = DirichletProcessMixture(family="mixed", passes=2, random_state=0)
+    kinds = model.fit(table, sample_weight=[2, 1, 1, 2]).columns_.kinds
+    assert kinds == model.fit(table).columns_.kinds
+
+
 def test_a_family_of_ones_own(tmp_path):
     model = DirichletProcessMixture(dp_families.categorical([2, 2, 2]), **SHORT)
     codes = np.nan_to_num(CODES).astype(np.int64)
@@ -322,6 +338,7 @@ def test_a_family_of_ones_own(tmp_path):
         ({"family": "poisson"}, X, r"^family .*'poisson'$"),
         ({"family_params": {"width": 3}}, X, r"^family_params of gaussian .*'width'$"),
         ({"family_params": {"mean": [0.0, 1.0]}}, X, r"must have shape \[1\]"),
+        ({"family_params": {"mean": [np.nan]}}, X, r"^mean .* finite"),
         ({}, np.ones((4, 2)), "column 0 of X does not vary"),
         ({}, [[1e30], [2e30], [4e30]], "column 0 of X has numbers .* too large for float32: resc"),
         ({"family": "diagonal_gaussian"}, [[1e-30], [2e-30]], "column 0 of X has .* too small"),

@@ -224,7 +224,8 @@ def _of_sample(
     ids = jnp.arange(labels.shape[0], dtype=jnp.int32)
     statistics = statistics_of(family, rows, labels, ids, width)
     atoms = draw_atoms(family, key_atoms, statistics)
-    occupancy = jnp.zeros(width, alpha.dtype).at[labels].add(1)
+    # As integers: sums of ones in float32 end at 2^24.
+    occupancy = jnp.zeros(width, jnp.int32).at[labels].add(1).astype(alpha.dtype)
     masses = jnp.append(jnp.where(occupancy > 0, occupancy, 1), alpha)
     gammas = draws.loggamma(key_weights, masses)
     gammas = gammas.at[:-1].set(jnp.where(occupancy > 0, gammas[:-1], -jnp.inf))
@@ -336,6 +337,8 @@ def sample(
     ends = np.cumsum(weights, axis=1)
     ends /= ends[:, -1:]
     one = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, :1]), mixtures.atoms)
+    if given is not None and not _needs_lengths(family, key, one):
+        raise ValueError("lengths are for counts of words, which these rows have not: omit them")
     form = family.simulate(key, one, None if given is None else given[:1])
     rows, labels = [], []
     for first in range(0, count, _DRAWN):
@@ -356,6 +359,16 @@ def sample(
         chosen = (shares <= random.random((number, 1))).sum(axis=1)
         labels.append(np.where(new | (chosen == shares.shape[1]), -1, chosen).astype(np.int32))
     return family_rows.join(rows), np.concatenate(labels)
+
+
+def _needs_lengths(family: Family, key: jax.Array, atoms: PyTree) -> bool:
+    """Return whether a family cannot draw rows without their lengths."""
+    assert family.simulate is not None
+    try:
+        family.simulate(key, atoms, None)
+    except ValueError:
+        return True
+    return False
 
 
 def _lengths(lengths: ArrayLike, count: int) -> np.ndarray:

@@ -134,7 +134,8 @@ def _as_data(rows: Any, family: Any, kinds: Any) -> Data:
         if isinstance(rows, Corpus):
             raise ValueError("a corpus decides its family: leave family out")
         family = as_pytree(family)
-        size, rows = family_rows.size(rows), family_rows.prepare(family, rows)
+        rows = family_rows.prepare(family, rows)
+        size = family_rows.size(rows)
         return Data(rows, tuple(map(str, range(size))), np.arange(size), None, family)
     if family is None:
         rows = count_texts(rows)

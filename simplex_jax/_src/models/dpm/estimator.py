@@ -106,6 +106,7 @@ def _gaussian(X: np.ndarray, parameters: dict[str, Any]) -> dict[str, Any]:
         defaults: dict[str, Any] = {"strength": 1.0}
     else:
         remedy = f"give scale in family_params (n_samples = {len(X)})"
+        X = X[~np.isnan(X).all(axis=1)]  # else the prior takes them for rows at the mean
         check_covariance(X, "X", remedy, np.float32)
         given = (parameters.get(name) for name in ("strength", "freedom"))
         defaults = prior_of(X, *given)._asdict()
@@ -126,6 +127,8 @@ def _check_mean(X: np.ndarray, parameters: dict[str, Any]) -> None:
     shape = np.shape(parameters.get("mean", X[0]))
     if shape != X.shape[1:]:
         raise ValueError(f"mean in family_params must have shape [{X.shape[1]}]; it is {shape}")
+    if not np.isfinite(parameters.get("mean", 0.0)).all():
+        raise ValueError(f"mean in family_params must be finite; it is {parameters['mean']}")
 
 
 def _mixed(
@@ -599,9 +602,13 @@ def _size(table: Table) -> int:
 
 def _take(table: Table, rows: np.ndarray) -> Table:
     """Return the rows of a table with these numbers."""
-    if isinstance(table, dict):
-        return {name: np.asarray(column, object)[rows] for name, column in table.items()}
-    return table[rows]
+    if not isinstance(table, dict):
+        return table[rows]
+    # Columns keep their types, which tell categories from numbers.
+    return {
+        name: column.take(rows) if hasattr(column, "take") else np.asarray(column, object)[rows]
+        for name, column in table.items()
+    }
 
 
 def _takes(family: str | Family) -> Input:

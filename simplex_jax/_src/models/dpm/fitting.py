@@ -148,7 +148,10 @@ def record_evaluations(settings: Options, rows: int) -> Records:
             record |= zip(metrics(name, chains), map(float, values), strict=True)
         return record
 
-    return Records(rows, settings.batch_size or rows, measure)
+    per_step: float = settings.batch_size or rows
+    if settings.counts == "memoised":  # blocks cover the rows once a pass; the last may be short
+        per_step = rows / -(-rows // per_step)
+    return Records(rows, per_step, measure)
 
 
 # An estimate of the time of a run, and a warning before one that takes long.
@@ -430,16 +433,20 @@ def _like(kernel: Kernel, rows: Any, settings: Options) -> State:
     chains = (settings.chains,) if settings.chains > 1 else ()
     labels = jax.ShapeDtypeStruct((*chains, family_rows.size(rows)), jnp.int32)
     like = jax.eval_shape(kernel.init, jax.random.key(0), labels)
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
-    devices.check_memory(2 * size, _REMEDY)
+    needed = 2 * _bytes(like) + settings.keep_samples * _bytes(like.cells)
+    devices.check_memory(needed, _REMEDY)
     return like
+
+
+def _bytes(arrays: Any) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(arrays))
 
 
 def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> np.ndarray:
     """Return the initial labels of each chain, int32 [chains, N]."""
     keys = [fold_in(key, chain) for chain in range(settings.chains)]
     if settings.initial_clusters is None:
-        most = most_clusters(family_rows.size(rows), settings)
+        most = most_clusters(family_rows.size(rows))
         labels: list[ArrayLike] = []
         for key in keys:
             found = starts.predictive_labels(key, family, rows, most)
@@ -476,7 +483,8 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         last = read_partitions(trained.event, settings.chains)
         partitions = {name: array[None] for name, array in last.items()}
     labels = partitions["labels"].reshape(-1, data.size)
-    cells = [partitions.pop(name) for name in sorted(partitions) if name.startswith(_CELLS)]
+    count = sum(name.startswith(_CELLS) for name in partitions)
+    cells = [partitions.pop(f"{_CELLS}{place}") for place in range(count)]
     clusters = clustering.summarise(
         _keys(settings)[2],
         family,

@@ -544,8 +544,8 @@ def build(
     if total == "carried" and label_moves:
         raise ValueError("label_moves=True is incompatible with total='carried'")
     family = as_pytree(family)
-    size = family_rows.size(rows)
     rows = family_rows.prepare(family, rows)
+    size = family_rows.size(rows)
     if sampler != "exact" and family.simplex is None:
         raise ValueError(f"sampler {sampler!r} requires a family with simplex atoms")
     if decay is not None and variant != "independent":

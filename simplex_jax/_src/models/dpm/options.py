@@ -64,7 +64,8 @@ class Options(RunOptions):
         default=KEPT,
         help="Posterior samples to keep of each chain, evenly spaced over the last half of the "
         "run, or all of them if there are fewer. The clusters are summarised from them, and new "
-        "rows assigned. Each takes 1 or 2 bytes per row, in memory.",
+        "rows assigned. Each takes 1 or 2 bytes per row, in memory, and 4 per missing number "
+        "that is drawn.",
         least=1,
         unset=None,
     )
@@ -239,9 +240,9 @@ def of_size(rows: int, options: Options, evident: bool = True) -> Options:
     )
 
 
-def most_clusters(rows: int, options: Options) -> int:
+def most_clusters(rows: int) -> int:
     """Return the maximum number of clusters in a start that is searched for."""
-    few = min(_CLUSTERS, max(1, rows // _ROWS_EACH), options.capacity)
+    few = min(_CLUSTERS, max(1, rows // _ROWS_EACH))
     return max(few, min(_MORE_CLUSTERS, rows // _MORE_ROWS_EACH)) if few == _CLUSTERS else few
 
 

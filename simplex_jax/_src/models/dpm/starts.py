@@ -188,7 +188,7 @@ def _pairs_open(
     complete = completed(jax.random.fold_in(key_some, 1), family, rows, labels, width)
     statistics = statistics_of(family, complete, labels, lax.iota(jnp.int32, size), width)
     atoms = draw_atoms(family, key_atoms, statistics)
-    sizes = jnp.zeros(width, jnp.result_type(float)).at[labels].add(1)
+    sizes = jnp.zeros(width, jnp.int32).at[labels].add(1).astype(jnp.result_type(float))
     log_sizes = jnp.where(sizes > 0, jnp.log(sizes), -jnp.inf)
     some = jax.random.permutation(key_some, size)[:_ROWS]
     parts = in_parts(some, rows_at_once(rows, some.shape[0], width), size)

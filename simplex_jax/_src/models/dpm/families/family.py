@@ -263,10 +263,20 @@ def prepare(family: Family, rows: PyTree) -> PyTree:
     Raises:
         ValueError: They do not fit the family, or do not fit into memory.
     """
+    if all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(rows)):
+        rows = _table(rows)
     check(family, rows)
     if family.missing is not None and not isinstance(rows, Selected):
         rows = family.missing.mark(rows)
     return on_device(rows)
+
+
+def _table(rows: Any) -> np.ndarray:
+    """Return the table of nested lists."""
+    try:
+        return np.asarray(rows)
+    except ValueError:
+        raise ValueError("rows must all have the same number of columns") from None
 
 
 def blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

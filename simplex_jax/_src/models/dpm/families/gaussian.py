@@ -236,11 +236,15 @@ def check_covariance(values: np.ndarray, name: str, remedy: str, dtype: DTypeLik
     for j, column in enumerate(values.T):
         moments_of(column, f"column {j} of {name}", dtype, f", or {remedy}")
     values = values[~np.isnan(values).any(axis=1)]
+    if len(values) <= values.shape[1]:
+        return
+    # Columns that vary in other rows only say nothing here.
+    values = values[:, np.ptp(values, axis=0) > 0]
     n, p = values.shape
-    if n <= p:
+    if p < 2:
         return
     # A ridge does not help: the scale of a cluster, and its rounding error, grow with its rows.
-    correlation = np.atleast_2d(np.corrcoef(values.T))
+    correlation = np.corrcoef(values.T)
     if np.linalg.eigvalsh(correlation)[0] <= p * np.finfo(dtype).eps:
         raise ValueError(
             f"the covariance of {name} is singular ({n} rows, {p} columns): leave out columns that "
@@ -282,6 +286,9 @@ def _draw(prior: _Prior, key: jax.Array, statistics: Moments) -> Normals:
     root = jnp.matmul(a, inverse(c), precision="highest")
     z = jax.random.normal(key_mean, (k, p, 1), dtype)
     off = solve(root, z)[..., 0]
+    # With few degrees of freedom the root has zeros, and inf - inf is not a number. If C has a NaN
+    # it is an error, and stays one.
+    off = jnp.where(jnp.isnan(off) & ~jnp.isnan(c).any(axis=(1, 2))[:, None], jnp.inf, off)
     log_det = jnp.sum(log_diagonal - jnp.log(jnp.diagonal(c, axis1=-2, axis2=-1)), axis=-1)
     mean = prior.mean + (after.mean + off / jnp.sqrt(after.strength)[:, None])
     return Normals(mean, root, log_det)
