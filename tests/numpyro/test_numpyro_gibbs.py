@@ -153,3 +153,18 @@ def test_a_support_that_depends_on_a_sibling_is_refused() -> None:
     kernel = gibbs.Gibbs([(SCIR(bounded), ["w"]), (block, None)])
     with pytest.raises(ValueError, match=r"the support of \['top'\] depends on sites"):
         kernel.init(jax.random.key(0), 0, None, (jnp.asarray(X),), {})
+
+
+def test_a_sibling_whose_prior_cannot_be_drawn():
+    """Where the values of a block are mapped to the support, without those of its siblings."""
+
+    def model():
+        m = numpyro.sample("m", dist.ImproperUniform(dist.constraints.real, (), ()))
+        x = numpyro.sample("x", dist.HalfNormal(1.0))
+        numpyro.sample("y", dist.Normal(m, x), obs=0.3)
+
+    block = SGMCMC(model, partial(sgld.build, step_size=1e-3))
+    kernel = gibbs.Gibbs([(block, ["x"]), (NUTS(model), None)])
+    mcmc = MCMC(kernel, num_warmup=2, num_samples=3, progress_bar=False)
+    mcmc.run(jax.random.key(0))
+    assert set(mcmc.get_samples()) == {"m", "x"}

@@ -12,6 +12,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.infer import MCMC
@@ -33,7 +34,9 @@ COPIES = 6001  # an odd number: the order of the device changes which rows are e
 
 def known(lengths, alpha, phi):
     """Labels of documents, given the topics and the concentrations."""
-    words_of(documents_of(lengths, alpha), phi)
+    counts = documents_of(lengths, alpha)
+    words_of(counts, phi)
+    numpyro.deterministic("first", counts[0])
 
 
 def recounted(kernel, labels):
@@ -135,6 +138,7 @@ def test_known_topics_alone(getkey):
     assert samples["m"].shape == (200, 2, 3)
     assert samples["n"].dtype == samples["m"].dtype == jnp.int32
     np.testing.assert_array_equal(samples["n"].sum(axis=1), samples["m"].sum(axis=2))
+    np.testing.assert_array_equal(samples["first"], samples["n"][:, 0])
     shown = mcmc.sampler.get_diagnostics_str(mcmc.last_state)
     assert shown == f"labels moved {float(mcmc.last_state.moved):.1%}"
     again = pickle.loads(pickle.dumps(mcmc))  # noqa: S301

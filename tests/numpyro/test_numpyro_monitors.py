@@ -17,7 +17,7 @@ from simplex_jax._src.numpyro.density import Target
 from simplex_jax._src.numpyro.distributions import LogDirichlet
 from simplex_jax._src.numpyro.scir import SCIR
 from simplex_jax._src.numpyro.sgmcmc import SGMCMC
-from simplex_jax._src.samplers import scir, sgld
+from simplex_jax._src.samplers import scir, sgld, sgnht, smld
 
 gibbs = pytest.importorskip(
     "numpyro.infer.gibbs", reason="the composable Gibbs kernel came with numpyro 0.22"
@@ -109,3 +109,34 @@ def test_kernels_that_take_turns_are_told_as_well() -> None:
         shown = mcmc.sampler.get_diagnostics_str(mcmc.last_state)
     assert "p, raised " in shown
     assert "q, raised " not in shown
+
+
+def one_part():
+    numpyro.sample("w", dist.Dirichlet(jnp.ones(1)))
+    m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+    with numpyro.plate("rows", 4, 2):
+        numpyro.sample("x", dist.Normal(m, 1.0), obs=jnp.zeros(2))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_simplex_of_one_point_is_not_said_to_stand_still():
+    kernel = SGMCMC(one_part, partial(sgnht.build, step_size=1e-2))
+    for one in (kernel, SCIR(lambda: numpyro.sample("w", dist.Dirichlet(jnp.ones(1))))):
+        mcmc = MCMC(one, num_warmup=5, num_samples=150, progress_bar=False)
+        mcmc.run(jax.random.key(0))
+        assert "nan" not in one.get_diagnostics_str(mcmc.last_state)
+
+
+def test_a_start_below_the_smallest_number_moves():
+    """Its probability underflows: as 0, its logarithm would stay minus infinity."""
+
+    def model():
+        y = numpyro.sample("y", LogDirichlet(jnp.full(3, 0.5)))
+        numpyro.factor("f", 2 * y[0])
+
+    kernel = SGMCMC(model, partial(smld.build, step_size=1e-2))
+    start = {"y": jnp.array([-300.0, -0.6931472, -0.6931472])}
+    state = kernel.init(jax.random.key(0), 0, start, (), {})
+    moved = kernel.sample(state, (), {})
+    assert jnp.isfinite(moved.z["y"]).all()
+    assert not jnp.array_equal(moved.z["y"], state.z["y"])

@@ -76,6 +76,8 @@ def test_missing_values_by_obs_mask_are_named_as_in_the_model():
     for refused in (model, scores):
         with pytest.raises(ValueError, match="site 'z' has obs_mask"):
             first(refused)
+    with pytest.raises(ValueError, match="site 'z' has obs_mask"):
+        first(model, kernel=SGMCMC(model, partial(barker.build, step_size=0.1)))
 
 
 def test_a_log_density_in_half_precision_is_named():

@@ -174,6 +174,7 @@ SGLD, SGRLD = partial(sgld.build, step_size=1e-3), partial(sgrld.build, step_siz
         (SCIR(summed), (X,), r"'z' .* 'rows' .*MixtureSameFamily"),
         (SCIR(summed_outside), (X,), r"'z' .* 'rows'"),
         (SCIR(scaled), (X,), "prior of site 'w'"),
+        (SGMCMC(scaled, BARKER), (X,), "prior of site 'w'"),
         (SCIR(direction), (X,), r"\['m'\]. Use NUTS"),
         (SCIR(lambda x: None), (X,), "no latent site"),
         (SGMCMC(normal, SGRLD), (X,), r"sgrld.build cannot move 'mu' \(other\): .* {None: "),

@@ -291,9 +291,11 @@ def coordinates(group: Group, target: Target, values: Values) -> Values:
     if group.chart.is_native:
         kinds = target.layout.kinds
         return {name: kinds[name].native(value) for name, value in group_values.items()}
+    trace = density.trace_at(target, values)
+    for name in group.names:  # of real numbers numpyro would scale the Jacobian, too
+        density.check_prior(trace[name])
     if not group.chart.is_real:
         return group_values
-    trace = density.trace_at(target, values)
     return {name: biject_to(trace[name]["fn"].support).inv(x) for name, x in group_values.items()}
 
 
@@ -310,8 +312,13 @@ def constrain(groups: Sequence[Group], target: Target, position: Values, fixed: 
             else:
                 values[name] = y
     if real:
+        known = {**fixed, **values}
         model = density.prepare(target, enumerated=False)
-        model = handlers.substitute(model, data={**fixed, **values})
+        # A prior that cannot be drawn from has another value: supports do not depend on others.
+        model = handlers.substitute(
+            model, substitute_fn=lambda site: None if site["name"] in known else sites.drawn(site)
+        )
+        model = handlers.substitute(model, data=known)
         values.update(constrain_fn(model, target.args, dict(target.kwargs), real))
     return values
 

@@ -73,15 +73,21 @@ class _Detach(Messenger):
 
     def process_message(self, message: dict[str, Any]) -> None:
         if message["type"] == "sample" and (name := message["name"]) in self.names:
-            if is_masked(message["fn"]) and sites.is_imputed(name):
-                raise ValueError(sites.imputed_message(name))
-            if message["scale"] is not None or is_masked(message["fn"]):
-                raise ValueError(
-                    f"the prior of site {name!r} is scaled or masked, which is for likelihoods "
-                    "here; move handlers.scale and handlers.mask to the observed sites, or use NUTS"
-                )
+            check_prior(message)
             self.distributions[name] = message["fn"]
             message["fn"] = message["fn"].mask(False)
+
+
+def check_prior(message: dict[str, Any]) -> None:
+    """Raise a ValueError if the prior of a site is scaled or masked."""
+    name = message["name"]
+    if is_masked(message["fn"]) and sites.is_imputed(name):
+        raise ValueError(sites.imputed_message(name))
+    if message["scale"] is not None or is_masked(message["fn"]):
+        raise ValueError(
+            f"the prior of site {name!r} is scaled or masked, which is for likelihoods "
+            "here; move handlers.scale and handlers.mask to the observed sites, or use NUTS"
+        )
 
 
 def is_masked(distribution: dist.Distribution) -> bool:

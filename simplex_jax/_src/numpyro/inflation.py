@@ -374,12 +374,17 @@ def _linear(factor: Callable[[Step, str], PyTree], less: str = "") -> Callable:
         estimate = step.tree(less) if less else dict.fromkeys(means, jnp.zeros(()))
         results = {}
         for name, mean in means.items():
-            excess = step.h * (factor(step, name) * (mean - estimate[name])).mean()
+            excess = step.h * _mean(factor(step, name) * (mean - estimate[name]))
             longest = jnp.where(excess > 0, step.h * _EXCESS / excess, jnp.inf)
             results[name] = jnp.sqrt(jnp.maximum(1 + excess, 0)), longest
         return results
 
     return evaluate
+
+
+def _mean(x: jax.Array) -> jax.Array:
+    """Return the mean; 0 of a site without coordinates, a simplex of one point."""
+    return x.mean() if x.size else jnp.zeros((), x.dtype)
 
 
 def _tanh(means: Values, step: Step) -> Results:
@@ -393,10 +398,11 @@ def _thermostat(means: Values, step: Step) -> Results:
     # A mean over a site is a single number that represents this many coordinates.
     sizes = {name: x.size for name, x in step.state.position.items()}
     variances = {name: v - estimate[name] for name, v in means.items()}
-    overall = sum(v.mean() * sizes[name] for name, v in variances.items()) / sum(sizes.values())
+    total = sum(_mean(v) * sizes[name] for name, v in variances.items())
+    overall = total / max(sum(sizes.values()), 1)
     results = {}
     for name, v in variances.items():
-        spread = jnp.sqrt(((v - overall) ** 2).mean()) / 2
+        spread = jnp.sqrt(_mean((v - overall) ** 2)) / 2
         excess, c = spread - _EXCESS * overall / 2, frictions[name].mean()
         longest = jnp.where(excess > 0, _EXCESS * c / excess, jnp.inf)
         results[name] = jnp.sqrt(1 + h * spread / (c + h * overall / 2)), longest
@@ -408,7 +414,7 @@ def _signs(means: Values, step: Step) -> Results:
     unit = 2 * step.h / _PROBIT**2
     results = {}
     for name, mean in means.items():
-        u, w = (unit * (scales[name] * v).mean() for v in (mean, estimate[name]))
+        u, w = (unit * _mean(scales[name] * v) for v in (mean, estimate[name]))
         longest = (
             step.h * jnp.where(_drift_loss(u * _SCALES, w * _SCALES) <= MOST**2, _SCALES, 0).max()
         )

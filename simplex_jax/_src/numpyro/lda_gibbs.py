@@ -414,6 +414,22 @@ class LDAGibbs(MCMCKernel):
         moved = (after.labels != before.labels).mean()
         return self._state(after, moved, like(state.rng_key, key_next))
 
+    def postprocess_fn(
+        self, model_args: tuple, model_kwargs: Mapping[str, Any] | None
+    ) -> Callable[[Values], Values]:
+        """Return the map from counts to samples, with deterministic sites."""
+        traced = self._tracer(model_args, model_kwargs)
+
+        def samples(z: Values) -> Values:
+            trace = traced(z, jax.random.key(0))
+            return dict(z) | {
+                name: site["value"]
+                for name, site in trace.items()
+                if site["type"] == "deterministic"
+            }
+
+        return samples
+
     def refresh(
         self, state: LDAGibbsState, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> LDAGibbsState:

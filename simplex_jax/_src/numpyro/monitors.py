@@ -114,6 +114,8 @@ def update_still(
 def _moved(start: jax.Array, y: jax.Array, *, rows: bool) -> jax.Array:
     if not rows:
         return y != start
+    if y.shape[-1] == 1:  # a simplex of one point
+        return jnp.ones(y.shape[:-1], bool)
     before, after = jnp.exp(start), jnp.exp(y)
     inside = (before > _CORNER) & (before < 1 - _CORNER)
     far = jnp.abs(after - before) > _PART * before
@@ -127,7 +129,9 @@ def still_warnings(still: Mapping[str, Still], steps: jax.Array) -> list[str]:
     """
     if (steps < _STEPS).any():
         return []
-    shares = {name: 1 - np.asarray(site.moved).mean() for name, site in still.items()}
+    shares = {
+        name: 1 - np.asarray(site.moved).mean() for name, site in still.items() if site.moved.size
+    }
     return [_still_message(name, share) for name, share in shares.items() if share > 0]
 
 

@@ -330,7 +330,8 @@ def learn_reference(
     mcmc.run(rng_key, *model_args, **kwargs)
     samples = mcmc.get_samples()
     for name in fitted:
-        if share := monitors.share_constant(samples[name]):
+        one_point = layout.kinds[name] == sites.SIMPLEX and samples[name].shape[-1] == 1
+        if not one_point and (share := monitors.share_constant(samples[name])):
             warnings.warn(
                 f"{share:.2g} of the numbers of {name!r} did not move in the pilot, so its "
                 "reference is far from the posterior: NUTS will be right, but slow. Use a longer "

@@ -5,6 +5,7 @@ the logarithm of a gamma variate.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -84,6 +85,11 @@ def _project_to_simplex(x: np.ndarray) -> np.ndarray:
 def _raised_exp(y: jax.Array) -> jax.Array:
     floor = jnp.log(_tiny(y))
     return jnp.exp(y + jax.lax.stop_gradient(jnp.maximum(y, floor) - y))
+
+
+def exp(y: jax.Array) -> jax.Array:
+    """Return the exponential, at least the smallest normal number."""
+    return jnp.exp(jnp.maximum(y, jnp.log(_tiny(y))))
 
 
 def _share(x: jax.Array) -> jax.Array:
@@ -224,6 +230,13 @@ def to_typed_key(key: jax.Array) -> jax.Array:
     return jax.random.wrap_key_data(key)
 
 
+def drawn(site: dict[str, Any], strategy: Callable | None = None) -> jax.Array | None:
+    """Return a value of a latent site by an `init_to_...` function of numpyro, or of its prior."""
+    # These strategies use unconstrained values, which have no map to the sphere.
+    latent = site["type"] == "sample" and not site["is_observed"]
+    return None if latent and kind(site) == SPHERE else (strategy or init_to_sample)(site)
+
+
 def inspect(
     model: Model, key: jax.Array, args: tuple, kwargs: Mapping, strategy: Callable | None
 ) -> tuple[Layout, Values]:
@@ -232,13 +245,7 @@ def inspect(
     The values come from an `init_to_...` function of numpyro, or from the prior. A latent site that
     is local to a minibatch, or discrete and not enumerated, raises a ValueError.
     """
-    initial = strategy or init_to_sample
-
-    def value_of(site: dict[str, Any]) -> jax.Array | None:
-        # These strategies use unconstrained values, which have no map to the sphere.
-        latent = site["type"] == "sample" and not site["is_observed"]
-        return None if latent and kind(site) == SPHERE else initial(site)
-
+    value_of = partial(drawn, strategy=strategy)
     seeded = handlers.substitute(handlers.seed(model, key), substitute_fn=value_of)
     trace = handlers.trace(seeded).get_trace(*args, **kwargs)
     subsampled = {

@@ -141,6 +141,8 @@ def resolve_options(data: Data, heldout: Data | None, options: Options) -> Optio
     """Return options with all defaults filled in, or raise a ValueError."""
     table = data.vectors.values
     documents, words = table.shape
+    if words < 2:
+        raise ValueError("documents must have at least two words, or a direction means nothing")
     if options.num_topics > words:
         raise ValueError(
             f"num_topics must be at most {words}, one a word; it is {options.num_topics}"
