@@ -62,6 +62,17 @@ def test_slices_of_equal_numbers_keep_equal_times_together():
     assert data.slices.documents.tolist() == [5, 2, 3]
     assert np.isclose(data.slices.times, [1.8, 5, 26 / 3]).all()
     assert len(placed([1, 1, 2], slices=50).slices.names) == 2
+    days = placed([f"2020-01-{day:02}" for day in range(1, 8)], slices=7).slices.names
+    assert days == (
+        "2020",
+        *(f"2020.{part}" for part in ("003", "005", "008", "011", "014", "016")),
+    )
+
+
+def test_a_prediction_may_be_one_time():
+    for predict in ("2030", 2030, [2030]):
+        assert placed([1914, 1919], predict=predict).slices.names[-1] == "2030 (predicted)"
+    assert placed([1914, 1919], predict=None).slices.names == ("1914", "1919")
 
 
 def test_groups_and_groups_in_time():
@@ -104,6 +115,8 @@ def test_other_documents_find_their_slices():
         ({"times": [1990, 2000]}, r"^times .* 3 documents; .* 2$"),
         ({"groups": ["a", "", "b"]}, r"^groups: 1 of 3 .*, 'doc1'"),
         ({"groups": ["a", "b", "c"], "slices": 3}, "give times"),
+        ({"groups": ["a", "b", "c"], "slices": 1}, "give times"),
+        ({"times": [1990, 1991, 1992], "predict": [1980]}, r"^predict: 1980 .* 1990"),
         ({"times": [1990, 1991, 1992], "slices": "month"}, r"^slices .*'month'$"),
         ({"times": [1990, 1991, 1992], "slices": 2.5}, r"^slices .*2\.5$"),
         ({"times": [1990, 1991, 1992], "predict": [1991]}, r"^predict: 1991 .* 1991"),
@@ -467,6 +480,8 @@ def test_the_command_says_what_is_missing(tmp_path):
     assert "--time COLUMN" in said.stderr
     said = invoke("dtm", texts, "--by", "party", "--slices", 3, *READING)
     assert "--slices and --predict are" in said.stderr
+    said = invoke("dtm", texts, "--by", "party", "--slices", 1, *READING)
+    assert "--slices and --predict are" in said.stderr
     said = invoke("dtm", texts, "--time", "year", "--slices", "week", *READING)
     assert "year, decade or" in said.stderr
     said = invoke("dtm", texts, "--time", "year", *READING)
@@ -474,6 +489,22 @@ def test_the_command_says_what_is_missing(tmp_path):
     assert "24 of 24 documents have" in said.stderr
     said = invoke("dtm", "--by", "party")
     assert "--by requires INPUT" in said.stderr
+
+
+def test_topics_that_groups_do_not_share_end_in_a_fit():
+    """Their prevalences underflow, and proportions need positive concentrations."""
+    counts = np.kron(np.eye(6, dtype=int), [[9, 8], [7, 9], [8, 9], [9, 7]])
+    groups = np.repeat(list("abcdef"), 4)
+    fitted = dtm.fit(counts, 8, groups=groups, passes=14, static_passes=4, chains=1)
+    assert (fitted.alpha_by_slice > 0).all()
+    assert np.isfinite(fitted.proportions).all()
+
+
+def test_an_estimator_without_bursts_is_saved(tmp_path):
+    options = {"passes": 3, "static_passes": 1, "document_steadiness": "none", "random_state": 0}
+    estimator = DynamicTopicModel(n_components=2, **options).fit(COUNTS, times=YEARS)
+    estimator.save(tmp_path / "one.npz")
+    assert DynamicTopicModel.load(tmp_path / "one.npz").document_steadiness_ is None
 
 
 def test_the_estimator_is_the_fit_of_the_core():

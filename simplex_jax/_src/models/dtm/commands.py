@@ -67,7 +67,8 @@ def _check(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -
             "give --time COLUMN, --by COLUMN or both: the columns of the times and groups of the "
             "documents; or --slices 1, for topics that do not change and words in bursts"
         )
-    if not timed and (reading["slices"] not in (None, "1") or reading["predict"] is not None):
+    unsliced = (None, "1") if reading["by"] is None else (None,)
+    if not timed and (reading["slices"] not in unsliced or reading["predict"] is not None):
         raise click.UsageError("--slices and --predict are for documents with a --time")
     if reading["metadata"] is not None and reading["time"] is None and reading["by"] is None:
         raise click.UsageError(

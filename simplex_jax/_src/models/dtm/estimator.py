@@ -99,6 +99,15 @@ class DynamicTopicModel(CountEstimator):
         common.end(fitted.interrupted)
         return fitted.proportions
 
+    def _arrays(self) -> common.Arrays:
+        own = np.nan if self.document_steadiness_ is None else self.document_steadiness_
+        return super()._arrays() | {"document_steadiness_": np.asarray(own)}
+
+    def _take(self, arrays: common.Arrays) -> None:
+        super()._take(arrays)
+        own = float(arrays["document_steadiness_"])
+        self.document_steadiness_ = None if np.isnan(own) else own
+
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log predictive probability of a word in one half of each document.
 

@@ -76,7 +76,8 @@ class Fit(CountFit):
         topics_by_slice_effective: Effective samples of these probabilities, by the means of three
             parts of each chain, float32 [T, K, V].
         prevalence_by_slice: Posterior mean of the expected proportions of a document of each slice,
-            float64 [T, K]; rows sum to 1.
+            float64 [T, K]; rows sum to 1, unless chains have different topics, of which each is
+            averaged over the chains that have it.
         prevalence_by_slice_interval: Ends of their intervals, float64 [2, T, K].
         prevalence_by_slice_range: Smallest and largest mean over the matched chains, [2, T, K].
         alpha_by_slice: Concentrations of the proportions of documents of each slice, [T, K].
@@ -415,7 +416,7 @@ def _read(state: model.State, tokens: jax.Array, weights: jax.Array) -> dict[str
     """Return the quantities of a sample of one chain or several, topics before slices."""
     topics = jnp.exp(state.position)
     prevalence = jnp.exp(state.prevalence.position)
-    alpha = jnp.moveaxis(state.total[..., None, None] * prevalence, -2, -1)
+    alpha = jnp.moveaxis(_alpha(state.total, state.prevalence.position), -2, -1)
     return {
         "topics_by_slice": topics,
         "topics": jnp.sum(topics * weights[:, None], axis=-2),
@@ -673,7 +674,7 @@ def topics_of(fitted: Fit, t: int) -> tuple[np.ndarray, np.ndarray]:
         return fitted.topics, fitted.alpha
     topics = fitted.topics_by_slice[t]
     # Means over chains that differ by topic are not exactly normalised.
-    return topics / topics.sum(axis=1, keepdims=True), fitted.alpha_by_slice[t]
+    return topics / topics.sum(axis=1, keepdims=True), np.maximum(fitted.alpha_by_slice[t], LEAST)
 
 
 def own_topics(fitted: Fit) -> float | None:

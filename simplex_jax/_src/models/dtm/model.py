@@ -298,7 +298,7 @@ def _update_chains(
 
 
 def _update(model: Model, key: jax.Array, state: State, layout: Layout) -> tuple[State, Info]:
-    keys = jax.random.split(key, 6)
+    keys = jax.random.split(key, 8)
     tables, log_x = _tables(model, keys[0], _alpha(state.total, state.prevalence), layout, state)
     total, number = state.total, state.position.shape[0]
     if (prior := model.alpha_prior) is not None:
@@ -306,7 +306,7 @@ def _update(model: Model, key: jax.Array, state: State, layout: Layout) -> tuple
         of_total = Prior(number * jnp.asarray(prior.mean), prior.shape)
         total = concentrations.move(keys[1], total[None], evidence, of_total, "learn")[0]
     path = paths.State(state.position, state.base, state.steadiness, state.pace, state.step)
-    own, counts = _own_topics(model, jax.random.fold_in(key, 2), layout, state)
+    own, counts = _own_topics(model, keys[6], layout, state)
 
     def bases(tables: jax.Array) -> jax.Array:
         """Return beta given the tables at the bases of all topics, [K, V]."""
@@ -333,7 +333,7 @@ def _update(model: Model, key: jax.Array, state: State, layout: Layout) -> tuple
     alpha = _alpha(total, prevalence)
     labels, new = _sweep(
         model,
-        jax.random.fold_in(key, 1),
+        keys[7],
         topics.position,
         alpha,
         own,

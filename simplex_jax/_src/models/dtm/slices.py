@@ -154,7 +154,9 @@ def sliced(
         return data
     corpus = in_memory(as_data(data))
     names, count = corpus.names, len(corpus.names)
-    if times is None and (slices not in (None, 1) or len(predict)):
+    predict = [] if predict is None else [predict] if np.ndim(predict) == 0 else list(predict)
+    unsliced = (None, 1) if groups is None else (None,)
+    if times is None and (predict or slices not in unsliced):
         raise ValueError("slices and predict are for documents with times: give times")
     grouped = Column("groups", "group", np.full(count, -1), ())
     if groups is not None:
@@ -210,7 +212,7 @@ class _Period(NamedTuple):
 
 
 def _periods(
-    times: Column, slices: str | int | None, predict: Any
+    times: Column, slices: str | int | None, predict: Sequence[Any]
 ) -> tuple[list[_Period], np.ndarray]:
     """Return the periods, in order, and that of each document."""
     values = times.values
@@ -232,16 +234,20 @@ def _periods(
         middle = (np.cumsum(number) - number / 2) / len(values)
         _, of_time = np.unique(np.floor(middle * slices), return_inverse=True)
         period = of_time[place]
-        found = []
-        for i in range(of_time.max() + 1):
-            low, high = distinct[of_time == i][[0, -1]]
-            name = _shown(low) if low == high else f"{_shown(low)}-{_shown(high)}"
-            mean = float(values[period == i].mean())
-            found.append(_Period(name, mean, low, np.nextafter(high, np.inf)))
-    extra = column("predict", list(predict)).values if len(predict) else np.zeros(0)
+        ends = [distinct[of_time == i][[0, -1]] for i in range(of_time.max() + 1)]
+        found = [
+            _Period(name, float(values[period == i].mean()), low, np.nextafter(high, np.inf))
+            for i, (name, (low, high)) in enumerate(zip(_names(ends), ends, strict=True))
+        ]
+    extra = column("predict", predict).values if predict else np.zeros(0)
     if extra.dtype.kind != "f" or not np.isfinite(extra).all():
         raise ValueError(f"predict must be times as those of documents; it is {predict!r}")
+    earliest = min(p.first for p in found)
     for time in np.unique(extra):
+        if time < earliest:
+            raise ValueError(
+                f"predict: {_shown(time)} is before the first slice, which has {found[0].name}"
+            )
         if inside := [p.name for p in found if p.first <= time < p.last or p.time == time]:
             raise ValueError(
                 f"predict: {_shown(time)} is in the slice {inside[0]}, which has documents"
@@ -253,8 +259,19 @@ def _periods(
     return [found[i] for i in order], rank[period]
 
 
-def _shown(time: float) -> str:
-    return f"{time:.0f}" if time == round(time) else f"{time:.6g}"
+def _names(ends: Sequence[np.ndarray]) -> list[str]:
+    """Return names of periods by their ends, with as many digits as tell them apart."""
+    names: list[str] = []
+    for digits in range(6, 18):
+        shown = [tuple(_shown(time, digits) for time in pair) for pair in ends]
+        names = [low if low == high else f"{low}-{high}" for low, high in shown]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def _shown(time: float, digits: int = 6) -> str:
+    return f"{time:.0f}" if time == round(time) else f"{time:.{digits}g}"
 
 
 def _times(names: Sequence[str], times: Any) -> Column:
