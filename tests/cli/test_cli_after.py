@@ -2,12 +2,14 @@
 
 import csv
 import json
+import shutil
 
 import pytest
 from click.testing import CliRunner
 
 from simplex_jax._src.cli import main
 from simplex_jax._src.models import lda
+from simplex_jax._src.models.lda import commands
 
 
 def invoke(*arguments):
@@ -111,6 +113,33 @@ def test_columns_of_dates_are_found_by_their_names(tmp_path):
     assert terms[:2] == ["Speech date=1990", "Speech date=1991"]
 
 
+@pytest.mark.parametrize(
+    "years", [range(2010, 2019), [1990, 1991, *[""] * 7], [-999999, *[2000] * 8]]
+)
+def test_years_that_tell_nothing_do_not_end_a_run(tmp_path, years):
+    rows = [f"{year},river water stream boat river water" for year in years]
+    (tmp_path / "texts.csv").write_text("\n".join(["year,text", *rows]))
+    options = ["--topics", 2, "--min-df", 1, "--max-df", 1, "--passes", 20, "--quiet"]
+    result = invoke("lda", tmp_path / "texts.csv", *options, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    assert not lda.load(tmp_path / "run").effects
+
+
+def test_documents_that_go_during_a_run_do_not_end_it(tmp_path, monkeypatch):
+    rows = [f"{1990 + i // 6},river water stream boat" for i in range(30)]
+    (tmp_path / "texts.csv").write_text("\n".join(["year,text", *rows]))
+    options = ["--topics", 2, "--min-df", 1, "--max-df", 1, "--passes", 20, "--quiet"]
+    complete = commands._over_documents
+
+    def without_documents(*arguments):
+        (tmp_path / "texts.csv").unlink()
+        return complete(*arguments)
+
+    monkeypatch.setattr(commands, "_over_documents", without_documents)
+    result = invoke("lda", tmp_path / "texts.csv", *options, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+
+
 def test_shares_of_the_own_documents_are_a_table(run, tmp_path):
     out = tmp_path / "shares.csv"
     result = invoke("lda", "transform", "--model", run[0], "--out", out)
@@ -167,6 +196,29 @@ def test_the_run_in_the_current_folder_is_edited(run, tmp_path, monkeypatch):
     assert lda.load(run[0].with_name("run-edited")).titles[0] == "Boats"
 
 
+def test_the_run_itself_is_not_written_over(run, tmp_path):
+    (tmp_path / "edits.txt").write_text("0 Boats\n")
+    (tmp_path / "latest").symlink_to(run[0])
+    for place, out in ((tmp_path / "latest", run[0]), (run[0], run[0] / ".." / run[0].name)):
+        result = invoke("lda", "edit", place, tmp_path / "edits.txt", "--out", out, "--overwrite")
+        assert result.exit_code == 2
+        assert "another folder" in result.stderr
+    assert (run[0] / "samples").is_dir()
+
+
+def test_a_run_whose_documents_moved_is_edited(run, tmp_path):
+    place = tmp_path / "copy"
+    shutil.copytree(run[0], place)
+    config = json.loads((place / "config.json").read_text())
+    config["source"]["input"] = str(tmp_path / "gone.csv")
+    (place / "config.json").write_text(json.dumps(config))
+    (tmp_path / "edits.txt").write_text("0+1 Both\n")
+    moved = ["--documents", run[0].parent / "texts.csv", "--out", tmp_path / "edited"]
+    result = invoke("lda", "edit", place, tmp_path / "edits.txt", *moved)
+    assert result.exit_code == 0, result.stderr
+    assert lda.load(tmp_path / "edited").effects
+
+
 def test_topics_are_dropped_named_and_reordered_by_a_table(run, tmp_path):
     table = "Topic;words;name\n1;goal match;Sports\n0;;\n"
     out, result = edit(run, tmp_path, table, "--reorder", name="edits.csv")
@@ -193,6 +245,7 @@ def test_topics_are_dropped_named_and_reordered_by_a_table(run, tmp_path):
         ("\n0+2 x\n", "edits.txt:2: '0+2 x' is not a number of a topic from 0 to 1 and a name"),
         ("0 a\n\n0+1 b\n", "edits.txt:3: topic 0 is in line 1 already"),
         ("drop\n", "edits.txt:1: 'drop' is not a number"),
+        ("0 +1 Farms\n", "edits.txt:1: '0 +1 Farms' is not a number"),
         ("drop 0\ndrop 1\n", "drop: keep at least one topic"),
     ],
 )

@@ -48,6 +48,13 @@ def test_the_configuration_says_how_the_input_was_read(run):
     assert reading["encoding"] == "utf-8"
 
 
+def test_the_command_for_the_same_run_has_the_same_words(run):
+    again = read_json(run / "config.json")["again"]
+    assert " --ngrams 1 2 " in again
+    assert " --keep-case " in again
+    assert "--lowercase" not in again
+
+
 def test_other_documents_are_cut_into_words_alike(run, tmp_path):
     words = (run / "vocabulary.txt").read_text().splitlines()
     assert {"New York", "river", "York city"} <= set(words)

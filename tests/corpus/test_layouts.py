@@ -173,6 +173,18 @@ def test_types_and_genomes_in_cellranger_hdf5(tmp_path):
     np.testing.assert_array_equal(read(path, layer="mm10").counts.toarray(), COUNTS)
 
 
+@pytest.mark.parametrize("place", [2_000_000_000, 100, -5])
+def test_places_beyond_a_table_of_cellranger_are_refused(tmp_path, place):
+    """SciPy would index with them, up to a segmentation fault."""
+    h5py = pytest.importorskip("h5py")
+    types = ("Gene Expression", "Peaks", "Gene Expression")
+    path = write_cellranger(tmp_path / "x.h5", types=types)
+    with h5py.File(path, "a") as file:
+        file["matrix/indices"][1] = place
+    with pytest.raises(CorpusError, match="inconsistent arrays"):
+        read(path, layer="Gene Expression")
+
+
 def write_anndata(path, **places):
     """An AnnData file with matrices at these places; `raw` has a word more."""
     h5py = pytest.importorskip("h5py")
@@ -203,6 +215,19 @@ def test_raw_counts_of_anndata(tmp_path):
     stored = convert(path, tmp_path / "store", layer="raw")
     assert stored.vocabulary == corpus.vocabulary
     np.testing.assert_array_equal(stored.rows().toarray(), RAW)
+
+
+def test_a_layer_called_x_is_not_x(tmp_path):
+    path = write_anndata(tmp_path / "x.h5ad", X=COUNTS, layers__X=COUNTS * 5)
+    np.testing.assert_array_equal(read(path).counts.toarray(), COUNTS)
+    np.testing.assert_array_equal(read(path, layer="layers/X").counts.toarray(), COUNTS * 5)
+
+
+def test_packed_tables_in_a_folder_are_tables(tmp_path):
+    with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
+        file.write("text\nriver water\n")
+    with pytest.raises(CorpusError, match="a table among texts"):
+        read(tmp_path)
 
 
 @pytest.mark.parametrize("transpose", [False, True])

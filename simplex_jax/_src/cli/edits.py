@@ -110,17 +110,18 @@ def edit_command(
         """
         say, tell = (console.speaker(quiet, results=results) for results in (False, True))
         place = out or directory.absolute().with_name(f"{directory.absolute().name}-edited")
-        if place.absolute() == directory.absolute():
+        if place.resolve() == directory.resolve():
             raise click.UsageError("--out must be another folder: the run stays as it is")
         directories.check(place, model.name, files.names_of(model), overwrite=overwrite)
         fitted, reading = load(model, directory)
         lines = topic_files.read(file, fitted.num_topics)
         config = saved.load_config(directory, model.name)
-        samples, corpus = directory / directories.SAMPLES, None
+        samples, corpus, source = directory / directories.SAMPLES, None, config["source"]
         merged = any(len(line.topics) > 1 and not line.dropped for line in lines)
         if documents_of is not None and merged:
             try:
-                _, corpus = documents_of(directory, documents, reading)
+                path, corpus = documents_of(directory, documents, reading)
+                source |= {} if path is None else {"input": str(path)}
             except (OSError, ValueError) as error:
                 say(
                     "without the documents merged topics have no coherence, and the report has no "
@@ -128,7 +129,7 @@ def edit_command(
                 )
         result = edited(fitted, lines, reorder=reorder, corpus=corpus, samples=samples)
         if corpus is not None:
-            result = complete(fitted, result, corpus, config["source"], samples)
+            result = complete(fitted, result, corpus, source, samples)
         shown = [options.shown(path) for path in (directory, file, place)]
         command = " ".join([f"simplex-jax {model.name} edit", *map(shlex.quote, shown[:2])])
         command += f" --out {shlex.quote(shown[2])}" + (" --reorder" if reorder else "")

@@ -1,9 +1,10 @@
 """Options shared by the commands of all models, and their values."""
 
 import functools
+import os
 import shlex
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -272,17 +273,26 @@ def given(without: Collection[str], own: Mapping[str, Any]) -> list[str]:
     context = click.get_current_context()
     typed_values = {name: context.params[name] for name in typed() if name not in without}
     values = typed_values | dict(own)
-    arguments = []
+    arguments: list[str] = []
     for option in context.command.params:
         if option.name not in values or values[option.name] is None:
             continue
         value = values[option.name]
-        if isinstance(option, click.Option) and option.is_flag:
-            arguments.append(option.opts[0])
-            continue
-        for one in value if option.multiple else [value]:
-            arguments += [option.opts[0], _text(one)]
+        arguments += _typed(option, value)
     return arguments
+
+
+def _typed(option: click.Parameter, value: Any) -> Iterator[str]:
+    """Yield an option with a value as it is typed."""
+    if isinstance(option, click.Option) and option.is_flag:
+        yield (option.opts if value else option.secondary_opts or option.opts)[0]
+        return
+    for one in value if option.multiple else [value]:
+        yield option.opts[0]
+        if option.nargs > 1:
+            yield from map(_text, one)
+        else:
+            yield _text(one)
 
 
 def _text(value: Any) -> str:
@@ -313,6 +323,12 @@ def input_path(input: Path) -> str:
     return str(input if input == STANDARD_INPUT else input.absolute())
 
 
+def _as_input(name: str) -> str:
+    """Return the name of a file that is not taken for a command or an option."""
+    told = name == str(STANDARD_INPUT) or ((os.sep in name or "." in name) and name[0] != "-")
+    return name if told else os.path.join(".", name)
+
+
 def again(fitted: Any, config: Mapping[str, Any]) -> str:
     """Return the command that gives a fit again, however its run ended; "" if it has no update."""
     if not fitted.done:
@@ -322,5 +338,5 @@ def again(fitted: Any, config: Mapping[str, Any]) -> str:
     last = [
         str(part) for flag, value in more.items() if flag not in given for part in (flag, value)
     ]
-    inputs = [] if input is None else [shown(Path(input))]
+    inputs = [] if input is None else [_as_input(shown(Path(input)))]
     return shlex.join(["simplex-jax", config["command"], *inputs, *given, *last])

@@ -12,6 +12,7 @@ columns `topic`, such as 3+7 or drop 5, and `name`; it may have others.
 """
 
 import csv
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +40,8 @@ def read(path: Path, topics: int) -> list[Line]:
         dropped = word == _DROP
         places = [part.strip() for part in (rest if dropped else numbers).split("+")]
         chosen = tuple(int(part) if part.isdecimal() else -1 for part in places)
-        if not all(0 <= topic < topics for topic in chosen) or (dropped and name):
+        is_wrong = not all(0 <= topic < topics for topic in chosen) or (dropped and name)
+        if is_wrong or re.match(r"\+\s*\d", name):  # a blank within numbers to merge
             raise error_at(
                 path,
                 f"{text!r} is not a number of a topic from 0 to {topics - 1} and a name",

@@ -31,17 +31,22 @@ def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
     named: a document may then be a file, and otherwise a line of one.
     """
     documents = _folder_texts if os.path.isdir(path) else _archive_texts
-    wrong = []
+    wrong, table = [], None
     for name, text, intact in documents(path, reading.coding):
-        if reading.format is None and name.lower().endswith(_TABLES):
-            remedy = (
-                "put the tables together into one, whose lines are documents, or give --format "
-                "(format) folder if each file is a document"
-            )
-            raise error_at(path / name, "a table among texts", remedy)
+        if reading.format is None and files.content_name(Path(name)).endswith(_TABLES):
+            table = table or name
+            if name.lower().endswith(_TABLES):
+                break
+            # A packed one may be of a 10x matrix, of which another file tells more.
         if not intact:
             wrong.append(name)
         yield name, text
+    if table is not None:
+        remedy = (
+            "put the tables together into one, whose lines are documents, or give --format "
+            "(format) folder if each file is a document"
+        )
+        raise error_at(path / table, "a table among texts", remedy)
     if wrong:
         where = f"{len(wrong):,} files, the first is {printable(wrong[0])}"
         files.warn_of_errors(path, reading.coding, where)

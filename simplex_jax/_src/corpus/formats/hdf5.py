@@ -369,7 +369,7 @@ class _AnnData(Contents):
     def _layers(self) -> dict[str, tuple[str, ...]]:
         """Return the places of the matrices: `X`, the layers, and `raw.X` as `raw`, if any.
 
-        If a layer is called `raw`, `raw.X` has its full name.
+        If a layer is called `raw`, `raw.X` has its full name, and so has a layer called `X`.
         """
         places = dict[str, tuple[str, ...]]()
         if self.has("X"):
@@ -378,7 +378,9 @@ class _AnnData(Contents):
                 places["X"] = ("X",)
         if self.has("layers"):
             layers = self.item(self.file, "layers")
-            places |= {name: ("layers", name) for name in layers}
+            places |= {
+                f"layers/{name}" if name in places else name: ("layers", name) for name in layers
+            }
         if self.has("raw") and self.is_group(self.item(self.file, "raw")):
             places["raw.X" if "raw" in places else "raw"] = ("raw", "X")
         return places
@@ -510,8 +512,17 @@ def read_tenx(path: Path, reading: Reading) -> Corpus:
         with corpus_errors(path), opened(path, _REMEDY_10X, Contents) as contents:
             group, features, barcodes, shape = _members(contents, reading)
             table = contents.compressed(group, "csr", shape)
-    counts = sp.csr_array(table)[:, features.chosen]
+    counts = _of_features(sp.csr_array(table), features.chosen, path)
     return corpus_of(counts, path, replace(reading, transpose=False), features.words, barcodes)
+
+
+def _of_features(table: sp.csr_array, chosen: np.ndarray, path: Path) -> sp.csr_array:
+    """Return some columns of a table; SciPy would index with whatever the file has as places."""
+    try:
+        table.check_format(full_check=True)
+    except ValueError as error:
+        raise error_at(path, f"inconsistent arrays ({printable(error)})", _REMEDY_10X) from None
+    return table[:, chosen]
 
 
 @contextmanager
@@ -529,7 +540,7 @@ def tenx_blocks(path: Path, reading: Reading) -> Iterator[Blocks]:
             words = read_vocabulary(reading.vocabulary)
         width = len(features.words)
         check_length(path, reading, "words in the vocabulary", words, "features", width)
-        counts = pieces.blocks(path, lambda block: block[:, features.chosen])
+        counts = pieces.blocks(path, lambda block: _of_features(block, features.chosen, path))
         yield Blocks(words, counts, barcodes)
 
 

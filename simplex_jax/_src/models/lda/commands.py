@@ -426,29 +426,45 @@ def _over_documents(fitted: Fit, documents: Any, source: dict[str, Any], samples
     compared = worded.shape[0] * fitted.num_topics**2 * kept_draws
     possible = Pairs.possible(fitted, worded.shape[0]) and compared < _MOST_PAIRS
     pairs = Pairs(fitted) if possible else None
-    watch = (lambda chain, shares: None) if pairs is None else pairs.add
-    dated = _years(source)
-    if (
-        dated is not None
-        and len(dated[1]) == len(documents.names)
-        and np.nanmin(dated[1]) < np.nanmax(dated[1])
-    ):
-        column, years = dated
-        question = Question(by=column, every=_width(years), samples=samples)
-        estimates = regression.effects(fitted, documents, {column: years}, question, watch=watch)
-        fitted = dataclasses.replace(fitted, effects=list(estimates.rows()))
-    elif pairs is not None and drawn <= _FEW_DRAWN:
+    by_year = _by_year(fitted, documents, source, samples, pairs)
+    if by_year is not None:
+        fitted = dataclasses.replace(fitted, effects=by_year)
+    elif possible and drawn <= _FEW_DRAWN:
+        pairs = Pairs(fitted)
         for chain, shares in shares_of(fitted, worded, DrawOptions(samples=samples)):
-            watch(chain, shares)
+            pairs.add(chain, shares)
     else:
         return fitted
     found = [] if pairs is None else list(pairs.result(DrawOptions().level).rows())
     return dataclasses.replace(fitted, correlations=found)
 
 
-def _width(years: np.ndarray) -> int:
-    """Return the width of groups of years of which there are not too many."""
-    return next(w for w in _WIDTHS if np.nanmax(years) - np.nanmin(years) <= w * _MOST_BINS)
+def _by_year(
+    fitted: Fit, documents: Corpus, source: dict[str, Any], samples: Path, pairs: Pairs | None
+) -> list[dict[str, Any]] | None:
+    """Return the shares by year, and add the draws to pairs; None where years do not allow it.
+
+    This is only a convenience of the report: what `effects` would refuse must not end a run that
+    has trained.
+    """
+    dated = _years(source)
+    if dated is None or len(dated[1]) != len(documents.names):
+        return None
+    column, years = dated
+    if not np.nanmin(years) < np.nanmax(years) or (width := _width(years)) is None:
+        return None
+    question = Question(by=column, every=width, samples=samples)
+    watch = (lambda chain, shares: None) if pairs is None else pairs.add
+    with suppress(ValueError):  # as few documents, or years of those without words only
+        estimates = regression.effects(fitted, documents, {column: years}, question, watch=watch)
+        return list(estimates.rows())
+    return None
+
+
+def _width(years: np.ndarray) -> int | None:
+    """Return the width of groups of years that are not too many, None if there is none."""
+    span = np.nanmax(years) - np.nanmin(years)
+    return next((w for w in _WIDTHS if span <= w * _MOST_BINS), None)
 
 
 def _completed(before: Fit, fitted: Fit, documents: Any, source: dict[str, Any], at: Path) -> Fit:
@@ -482,11 +498,12 @@ def _years(source: dict[str, Any]) -> tuple[str, np.ndarray] | None:
     place, reading = Path(source["input"]), source["reading"]
     if not set(place.suffixes) & _WITH_COLUMNS or reading.get("stream"):
         return None
-    for column in counts.list_columns(place, reading) or ("year", "date"):
-        if _DATED.search(column) is None:
-            continue
-        # Only a convenience of the report: what cannot be read as years is left to `effects`.
-        with suppress(ValueError), warnings.catch_warnings(action="ignore"):
+    # What cannot be read as years, or not any more, is left to `effects`.
+    columns: Sequence[str] = ()
+    with suppress(ValueError, OSError):
+        columns = counts.list_columns(place, reading) or ("year", "date")
+    for column in filter(_DATED.search, columns):
+        with suppress(ValueError, OSError), warnings.catch_warnings(action="ignore"):
             values = counts.read_columns(place, (column,), reading).columns[column]
             found = covariates.column(column, values)
             years = np.floor(found.values)
