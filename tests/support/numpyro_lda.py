@@ -41,5 +41,6 @@ def swept_with(old, new):
 
 def kept_in(monkeypatch):
     """A token's own label stays in the counts it is drawn from (engine "xla")."""
-    mutant = tiny_lda.mutated(engine, ".add(-labelled)", ".add(0 * labelled)")
+    own = "counts = counts.at[lane, jnp.minimum(old, num_topics - 1)].add("
+    mutant = tiny_lda.mutated(engine, f"{own}-labelled)", f"{own}0 * labelled)")
     monkeypatch.setitem(engine.METHODS, "collapsed", mutant.sweep_collapsed)
