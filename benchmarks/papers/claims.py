@@ -1,6 +1,6 @@
 """The papers' claims, and what the kept results say of them: the table of `docs/papers.md`.
 
-`tables.py` writes it. Numbers come from `benchmarks/results/papers`; verdicts are ours.
+`../pages.py` writes it. Numbers come from `benchmarks/results/papers`; verdicts are ours.
 """
 
 import functools
@@ -10,12 +10,6 @@ import kept
 
 RESULTS = kept.RESULTS / "papers"
 VERDICTS = ("reproduced", "partly", "not reproduced", "open")
-OLD_SCORES = "†"
-"""Marks perplexities of LDA from before labels of held-out documents had settled when scored.
-
-Results of that time have no digest of their code.
-"""
-
 Row = dict[str, Any]
 
 
@@ -64,22 +58,22 @@ def _rates(method: str) -> str:
     return f"{method} {exact['KS mean']:.3f}, {few['KS mean']:.2f} ({few['KS sd']:.2f})"
 
 
-def _lda(name: str, *methods: str, column: str = "running", **where: Any) -> str:
-    found = {method: row(name, method=method, **where) for method in methods}
-    return ", ".join(f"{m} {r[column]:.0f}{_mark(name)}" for m, r in found.items())
+def _lda(name: str, *methods: str) -> str:
+    found = {method: row(name, method=method) for method in methods}
+    return ", ".join(f"{method} {r['running']:.0f}" for method, r in found.items())
 
 
-def _mark(name: str) -> str:
-    """Return the mark of an old result."""
-    return "" if result(name)["about"].get("digest") else OLD_SCORES
+def _nips(method: str, sweeps: int) -> str:
+    """Return an average over the second half of the run, with its range over seeds."""
+    r = row("lda_nips", method=method, sweeps_an_update=sweeps)
+    return f"{method} {r['averaged']:.0f} ({r['least']:.0f} to {r['most']:.0f})"
 
 
 def _wikipedia(name: str, *methods: str) -> str:
     """Return averages as the papers have them, and of the second half with its range over seeds."""
     found = {method: row(name, method=method) for method in methods}
     return "; ".join(
-        f"{method} {r['running']:.0f}{_mark(name)}, {r['averaged']:.0f} "
-        f"({r['least']:.0f} to {r['most']:.0f})"
+        f"{method} {r['running']:.0f}, {r['averaged']:.0f} ({r['least']:.0f} to {r['most']:.0f})"
         for method, r in found.items()
     )
 
@@ -121,8 +115,7 @@ def _bound() -> str:
 
 def _taylor(name: str) -> str:
     found = row("mld_variants", part="variants", name=name)
-    mark = _mark("mld_variants")
-    return f"{found['averaged']:.0f}{mark} ({found['least']:.0f} to {found['most']:.0f})"
+    return f"{found['averaged']:.0f} ({found['least']:.0f} to {found['most']:.0f})"
 
 
 def _slope(kernel: str) -> str:
@@ -261,11 +254,14 @@ def _simplex() -> list[_Claim]:
             "collapsed Gibbs best, SGRLD second",
             "partly",
             "picture",
-            _lda("lda_nips", "collapsed Gibbs", column="averaged")
-            + ", "
-            + _lda("lda_nips", "online VB", "hybrid", column="averaged", sweeps_an_update=5)
-            + ", "
-            + _lda("lda_nips", "SGRLD", column="averaged", sweeps_an_update=1),
+            ", ".join(
+                [
+                    _nips("collapsed Gibbs", 1),
+                    _nips("online VB", 5),
+                    _nips("hybrid", 5),
+                    _nips("SGRLD", 1),
+                ]
+            ),
             "1,740 of 2,483 papers, at most 100 updates",
         ),
         (

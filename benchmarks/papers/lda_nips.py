@@ -113,7 +113,7 @@ def main(
 
     done = [json.loads(path.read_text("utf-8")) for path in (out / "rows").iterdir()]
     done.sort(key=lambda one: (list(METHODS).index(one["row"]["method"]), _sweeps(one)))
-    figure, (axis,) = common.figure(1, width=5.5, height=3.6)
+    figure, (axis,) = common.figure(1, width=7, height=3.6)
     for name, colour in zip(
         dict.fromkeys(one["row"]["method"] for one in done), common.COLOURS * 2, strict=False
     ):
@@ -123,7 +123,7 @@ def main(
         place = np.linspace(0, passes, len(records) + 1)[1:]
         axis.plot(place, [record["sample"] for record in records], color=colour, label=name)
     axis.set(xlabel="sweeps over the documents", ylabel="perplexity, one sample", yscale="log")
-    axis.legend(fontsize=7, frameon=False)
+    figure.legend(fontsize=7, frameon=False, loc="outside right upper")
     rows = [one["row"] for one in done]
     settings = {
         "documents": size,
