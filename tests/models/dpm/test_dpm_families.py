@@ -751,7 +751,7 @@ def test_sums_of_numbers_whose_squares_are_hardly_normal() -> None:
         (lambda: families.von_mises_fisher(3, strength=2.0), "no mean"),
         (lambda: make("von_mises_fisher").check(np.ones((2, 3))), r"rows\[0\] has length 1.73205"),
         (lambda: family_rows.size({"a": np.ones(2), "b": np.ones(3)}), "one length"),
-        (lambda: family_rows.prepare(make("gaussian"), [[0.0, 1.0], [2.0]]), "same number of col"),
+        (lambda: family_rows.prepare(make("gaussian"), [[0.0, 1.0], [2.0]]), "number of columns"),
     ],
 )
 def test_bad_input_is_named(call, message) -> None:

@@ -201,7 +201,7 @@ def test_chains_are_matched():
     [
         (DATA, {"num_topics": 7}, r"num_topics .* 6"),
         (DATA, {"num_topics": 0}, "num_topics"),
-        (np.ones((5, 1)), {"num_topics": 1}, "at least two words"),
+        (np.ones((5, 1)), {"num_topics": 1}, "two words"),
         (DATA, {"kappa1": -1.0}, "kappa1"),
         (DATA, {"alpha": 0.0}, "alpha"),
         (DATA, {"sigma": float("nan")}, "sigma"),
