@@ -1,7 +1,6 @@
 """The tables of `docs/` that are not of the papers' experiments, by the name of their result."""
 
 import itertools
-import json
 import statistics
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -534,7 +533,7 @@ def _tool(name: str) -> str:
 
 def _rows(name: str) -> Rows:
     """Return the rows of a kept result."""
-    return json.loads((kept.RESULTS / f"{name}.json").read_text("utf-8"))["rows"]
+    return kept.read(kept.RESULTS / f"{name}.json")["rows"]
 
 
 def _groups(rows: Rows, column: str) -> dict[Any, Rows]:

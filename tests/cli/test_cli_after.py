@@ -217,6 +217,8 @@ def test_a_run_whose_documents_moved_is_edited(run, tmp_path):
     result = invoke("lda", "edit", place, tmp_path / "edits.txt", *moved)
     assert result.exit_code == 0, result.stderr
     assert lda.load(tmp_path / "edited").effects
+    edited = json.loads((tmp_path / "edited" / "config.json").read_text())
+    assert edited["source"]["input"] == str(run[0].parent / "texts.csv")
 
 
 def test_topics_are_dropped_named_and_reordered_by_a_table(run, tmp_path):

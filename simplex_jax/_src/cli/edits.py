@@ -121,7 +121,8 @@ def edit_command(
         if documents_of is not None and merged:
             try:
                 path, corpus = documents_of(directory, documents, reading)
-                source |= {} if path is None else {"input": str(path)}
+                # The new run has them where they are now.
+                source |= {} if path is None else {"input": options.input_path(path)}
             except (OSError, ValueError) as error:
                 say(
                     "without the documents merged topics have no coherence, and the report has no "

@@ -149,7 +149,7 @@ class SGMCMC(ModelKernel):
             if group.chart.is_native:
                 logs.extend(group.names)
                 raised.update(monitors.initialize_raised(target, values, group.names))
-                position = jax.tree.map(sites.exp, position)
+                position = jax.tree.map(sites.raised_exp, position)
             state = kernel.init(key_group, position)
             kernels.append(state)
             z.update(state.position)

@@ -82,14 +82,10 @@ def _project_to_simplex(x: np.ndarray) -> np.ndarray:
     return log_softmax(x, axis=-1)
 
 
-def _raised_exp(y: jax.Array) -> jax.Array:
+def raised_exp(y: jax.Array) -> jax.Array:
+    """Return the exponential, at least the smallest normal number, with a gradient there too."""
     floor = jnp.log(_tiny(y))
     return jnp.exp(y + jax.lax.stop_gradient(jnp.maximum(y, floor) - y))
-
-
-def exp(y: jax.Array) -> jax.Array:
-    """Return the exponential, at least the smallest normal number."""
-    return jnp.exp(jnp.maximum(y, jnp.log(_tiny(y))))
 
 
 def _share(x: jax.Array) -> jax.Array:
@@ -110,7 +106,7 @@ def _log_dirichlet_of_ratios(y: jax.Array, parameters: tuple[jax.Array, ...]) ->
 
 def _log_gamma(y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
     shape, rate = parameters
-    return (shape - 1) * y - rate * _raised_exp(y)
+    return (shape - 1) * y - rate * raised_exp(y)
 
 
 def _dirichlet_prior(y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
@@ -130,7 +126,7 @@ SIMPLEX = Kind(
     is_native=True,
     on_simplex=True,
     native=_log_of_simplex,
-    constrain=_raised_exp,
+    constrain=raised_exp,
     project=_project_to_simplex,
     scatter=_share,
     log_density=_log_dirichlet,
@@ -149,7 +145,7 @@ GAMMA = Kind(
     is_native=True,
     num_parameters=2,
     native=_log_of,
-    constrain=_raised_exp,
+    constrain=raised_exp,
     log_density=_log_gamma,
     log_prior=_gamma_prior,
 )

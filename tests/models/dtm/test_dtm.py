@@ -3,6 +3,7 @@
 import json
 import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,6 +16,7 @@ from simplex_jax._src.corpus import from_counts, split_tokens
 from simplex_jax._src.models import dtm
 from simplex_jax._src.models.dtm import fitting, intervals, slices
 from simplex_jax._src.models.topics import report as topics
+from simplex_jax._src.models.topics.concentrations import LEAST
 from simplex_jax._src.models.topics.native import library
 from simplex_jax.sklearn import DynamicTopicModel
 
@@ -491,13 +493,13 @@ def test_the_command_says_what_is_missing(tmp_path):
     assert "--by requires INPUT" in said.stderr
 
 
-def test_topics_that_groups_do_not_share_end_in_a_fit():
-    """Their prevalences underflow, and proportions need positive concentrations."""
-    counts = np.kron(np.eye(6, dtype=int), [[9, 8], [7, 9], [8, 9], [9, 7]])
-    groups = np.repeat(list("abcdef"), 4)
-    fitted = dtm.fit(counts, 8, groups=groups, passes=14, static_passes=4, chains=1)
-    assert (fitted.alpha_by_slice > 0).all()
-    assert np.isfinite(fitted.proportions).all()
+def test_shares_that_underflow_are_concentrations_above_0(fitted):
+    """Of topics that groups do not share: proportions need positive concentrations."""
+    paths = fitted.state.prevalence
+    state = fitted.state._replace(prevalence=paths._replace(position=paths.position - 200))
+    slices, topics = paths.position.shape[-2:]
+    read = fitting._read(state, jnp.ones((topics, slices)), jnp.ones(slices) / slices)
+    np.testing.assert_allclose(read["alpha_by_slice"], LEAST, rtol=1e-6)
 
 
 def test_an_estimator_without_bursts_is_saved(tmp_path):

@@ -338,7 +338,7 @@ def sample(
     ends /= ends[:, -1:]
     one = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, :1]), mixtures.atoms)
     if given is not None and not _needs_lengths(family, key, one):
-        raise ValueError("lengths are for counts of words, which these rows have not: omit them")
+        raise ValueError("lengths are for rows of counts of words: omit them")
     form = family.simulate(key, one, None if given is None else given[:1])
     rows, labels = [], []
     for first in range(0, count, _DRAWN):

@@ -674,7 +674,7 @@ def topics_of(fitted: Fit, t: int) -> tuple[np.ndarray, np.ndarray]:
         return fitted.topics, fitted.alpha
     topics = fitted.topics_by_slice[t]
     # Means over chains that differ by topic are not exactly normalised.
-    return topics / topics.sum(axis=1, keepdims=True), np.maximum(fitted.alpha_by_slice[t], LEAST)
+    return topics / topics.sum(axis=1, keepdims=True), fitted.alpha_by_slice[t]
 
 
 def own_topics(fitted: Fit) -> float | None:

@@ -246,7 +246,8 @@ def _periods(
     for time in np.unique(extra):
         if time < earliest:
             raise ValueError(
-                f"predict: {_shown(time)} is before the first slice, which has {found[0].name}"
+                f"predict: {_shown(time)} is before {found[0].name}, the first slice; give later "
+                "times"
             )
         if inside := [p.name for p in found if p.first <= time < p.last or p.time == time]:
             raise ValueError(

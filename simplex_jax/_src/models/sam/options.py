@@ -142,7 +142,7 @@ def resolve_options(data: Data, heldout: Data | None, options: Options) -> Optio
     table = data.vectors.values
     documents, words = table.shape
     if words < 2:
-        raise ValueError("documents must have at least two words, or a direction means nothing")
+        raise ValueError("the vocabulary must have at least two words: one has no directions")
     if options.num_topics > words:
         raise ValueError(
             f"num_topics must be at most {words}, one a word; it is {options.num_topics}"
