@@ -2,6 +2,7 @@
 
 import re
 import runpy
+from collections import Counter
 
 import pytest
 from support.paths import ROOT
@@ -49,3 +50,9 @@ def test_every_test_is_in_a_room_of_the_night():
         assert found, room
         files -= {file for file in files if found & {file, *file.parents}}
     assert not files
+
+
+def test_no_two_files_of_tests_have_one_name():
+    # pytest imports them by their names alone, and stops at the second.
+    names = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
+    assert names.most_common(1)[0][1] == 1
