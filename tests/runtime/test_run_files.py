@@ -110,8 +110,9 @@ def test_doc_topics_in_parts(run, tmp_path):
     assert path.exists(), "the old file is kept"
 
 
-def test_doc_topics_as_csv(tmp_path):
-    path, errors = tmp_path / "shares.csv", np.array([0.012, 0, 0.5], np.float32)
+@pytest.mark.parametrize("name", ["shares.csv", "SHARES.CSV"])
+def test_doc_topics_as_csv(tmp_path, name):
+    path, errors = tmp_path / name, np.array([0.012, 0, 0.5], np.float32)
     directory.write_proportions(path, CORPUS.names, 2, [(SHARES[:1], None), (SHARES[1:], errors)])
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))

@@ -75,7 +75,7 @@ def read_names(path: Path, topics: int) -> dict[int, str]:
             )
         if line.name:
             names[line.topics[0]] = line.name
-        elif path.suffix != ".csv":  # a table may list topics without names
+        elif path.suffix.lower() != ".csv":  # a table may list topics without names
             raise error_at(
                 path,
                 f"topic {line.topics[0]} has no name",
@@ -88,7 +88,7 @@ def read_names(path: Path, topics: int) -> dict[int, str]:
 def _cells(path: Path) -> Iterator[tuple[int, str, str, str]]:
     """Yield the number of each line, its text, its topics, as "3+7" or "drop 5", and its name."""
     text = path.read_text("utf-8-sig")
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         yield from _cells_of_table(path, text)
         return
     for number, line in enumerate(text.splitlines(), start=1):

@@ -666,7 +666,7 @@ def _transform_command(commands: Commands) -> click.Command:
         **reading: Any,
     ) -> None:
         say = console.speaker(quiet)
-        if transform.every and out is not None and out.suffix == ".npz":
+        if transform.every and out is not None and out.suffix.lower() == ".npz":
             raise click.UsageError(
                 f"--out {out} is for a table: give {out.with_suffix('.csv')}; the .npz of --all is "
                 "written beside it"

@@ -72,7 +72,9 @@ def render(
         **mixing(fitted.diagnostics),
         **report.context(fitted, most),
     }
-    return _environment(report.template.parent).get_template(report.template.name).render(context)
+    template = _environment(report.template.parent).get_template(report.template.name)
+    # Names of files that are not UTF-8 come with surrogates, which no UTF-8 has.
+    return template.render(context).encode("utf-8", "backslashreplace").decode()
 
 
 @functools.cache

@@ -197,7 +197,7 @@ def write_proportions(
     known. With `rest` both have a column `other`, what the proportions of a document leave of 1.
     """
     counted = _counted(parts, len(names))
-    if Path(path).suffix == ".csv":
+    if Path(path).suffix.lower() == ".csv":
         own = titles or [""] * num_topics
         columns = [f"topic_{topic} {own[topic]}".rstrip() for topic in range(num_topics)]
         _write_csv(path, names, columns, counted, rest)

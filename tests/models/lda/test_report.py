@@ -304,6 +304,11 @@ def test_one_evaluation_is_a_visible_point(tmp_path):
     assert "fill: var(--faint)" not in write(tmp_path / "many.html", metrics=METRICS * 10)
 
 
+def test_a_file_whose_name_is_not_utf8_is_named(tmp_path):
+    corpus = {"documents": 1234, "name": "caf\udce9.csv"}
+    assert r"caf\udce9.csv" in "".join(Page(write(tmp_path / "report.html", corpus=corpus)).text)
+
+
 def test_same_input_gives_the_same_bytes(tmp_path):
     assert write(tmp_path / "a.html") == write(tmp_path / "b.html")
 
