@@ -3,9 +3,9 @@
 A script depends on every module of this repository that it or another of its modules imports, on
 scripts that it names to run them, and, if it has a command line of `simplex-jax`, a `-m
 simplex_jax` or a text of code that imports the package, on the whole package. Of a Python module
-the digest has the syntax tree without docstrings, of native code the words without comments:
-documentation and layout do not change it. It does not cover data, or other packages, whose versions
-a kept result has.
+the digest has the syntax tree without docstrings, texts of help and what is raised, of native code
+the words without comments: words for people and layout do not change it. It does not cover data, or
+other packages, whose versions a kept result has.
 """
 
 import ast
@@ -155,13 +155,19 @@ def _text(node: ast.AST) -> str:
 
 @functools.cache
 def _tree(path: Path) -> ast.Module:
-    """Return the syntax tree of a file without docstrings."""
+    """Return the syntax tree of a file without docstrings, texts of help and what is raised."""
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
             # Texts that stand alone are docstrings, of modules' constants too.
             node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
+        if isinstance(node, ast.Raise):
+            node.exc = node.cause = None
+        elif isinstance(node, ast.Call):
+            node.keywords = [given for given in node.keywords if given.arg != "help"]
+            if isinstance(node.func, ast.Name) and node.func.id == "option":
+                node.args = [given for given in node.args if not _text(given)]  # help too
     return tree
 
 

@@ -31,8 +31,10 @@ FILES = {
     "simplex_jax/_src/__init__.py": "",
     "simplex_jax/_src/home.py": """
         from simplex_jax._src.report import page
-        def lazy():
+        def lazy(words=option("More", default=3)):
             '''Text.'''
+            if words:
+                raise ValueError("no words")
             return 1
         """,
     "simplex_jax/_src/report/page.py": "P = 1",
@@ -43,6 +45,7 @@ FILES = {
     "simplex_jax/_src/kernels/native/code.cc": "int f() { return 1; }",
     "simplex_jax/_src/kernels/native/part.inl": "int g() { return 1; }",
 }
+HOME = FILES["simplex_jax/_src/home.py"]
 
 
 @pytest.fixture
@@ -78,7 +81,8 @@ def test_a_script_depends_on_what_it_imports_and_runs(roots):
         (
             "simplex_jax/_src/home.py",
             "from simplex_jax._src.report import page\n"
-            "def lazy():\n    '''Another.'''\n\n    return 1  # why",
+            "def lazy(words=option('Fewer', default=3, help='What?')):\n    '''Another.'''\n"
+            "    if words:\n        raise TypeError(f'{words} words')\n    return 1  # why",
         ),
         ("simplex_jax/_src/report/page.py", "P = 2"),
         ("simplex_jax/_src/unused.py", "Z = 2"),
@@ -98,7 +102,9 @@ def test_texts_and_other_modules_do_not_change_the_digest(roots, name, text):
         ("benchmarks/script.py", "import helper"),
         ("benchmarks/deep.py", "X = 2"),
         ("benchmarks/tool.py", "Y = 2"),
-        ("simplex_jax/_src/home.py", "def lazy():\n    return 2"),
+        ("simplex_jax/_src/home.py", HOME.replace("return 1", "return 2")),
+        ("simplex_jax/_src/home.py", HOME.replace("if words", "if not words")),
+        ("simplex_jax/_src/home.py", HOME.replace("default=3", "default=4")),
         ("simplex_jax/_src/kernels/fast.py", "F = '1'"),
         ("simplex_jax/_src/kernels/native/code.cc", "int f() { return 2; }"),
         ("simplex_jax/_src/kernels/native/part.inl", "int g() { return 2; }"),
