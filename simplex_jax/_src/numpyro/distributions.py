@@ -250,8 +250,10 @@ class LogDirichlet(dist.Distribution):
         >>> from simplex_jax.numpyro import LogDirichlet
         >>> sparse = LogDirichlet(jnp.full(100_000, 1e-4))
         >>> y = sparse.sample(jax.random.key(0))
-        >>> bool(jnp.isfinite(y).all() & jnp.isfinite(sparse.log_prob(y))), int(jnp.exp(y).sum())
-        (True, 1)
+        >>> bool(jnp.isfinite(y).all() & jnp.isfinite(sparse.log_prob(y)))
+        True
+        >>> round(float(jnp.exp(y).sum()), 3)
+        1.0
     """
 
     arg_constraints = {  # noqa: RUF012 (numpyro's protocol)
