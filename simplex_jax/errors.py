@@ -1,4 +1,4 @@
-"""Errors that users may want to catch; all others are of type `ValueError`."""
+"""Errors that users may want to catch; others are Python's own, most often `ValueError`."""
 
 from simplex_jax._src.corpus.corpus import CorpusError
 from simplex_jax._src.runtime.checkpoint import CheckpointError

@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -111,6 +112,23 @@ def test_columns_of_dates_are_found_by_their_names(tmp_path):
     assert "<h2>By Speech date</h2>" in (tmp_path / "run" / "report.html").read_text()
     terms = [row["term"] for row in lda.load(tmp_path / "run").effects if row["topic"] == 0]
     assert terms[:2] == ["Speech date=1990", "Speech date=1991"]
+
+
+def test_correlations_are_those_of_all_documents(tmp_path):
+    """Also if some have no year; the ending of the name may be of capitals."""
+    rng = np.random.default_rng(0)
+    themes = np.array([["river", "water"], ["goal", "match"], ["tax", "law"]])
+    lines = ["year,text"]
+    for i in range(60):
+        words = themes[rng.choice(3, 8, p=rng.dirichlet([1, 1, 1])), rng.integers(2, size=8)]
+        lines.append(f"{'' if i % 6 == 0 else 1990 + i // 6},{' '.join(words)}")
+    (tmp_path / "texts.CSV").write_text("\n".join(lines))
+    run, options = tmp_path / "run", ["--topics", 3, "--min-df", 1, "--max-df", 1, "--quiet"]
+    result = invoke("lda", tmp_path / "texts.CSV", *options, "--passes", 40, "--out", run)
+    assert result.exit_code == 0, result.stderr
+    assert lda.load(run).effects
+    invoke("lda", "correlate", "--model", run, "--out", tmp_path / "all.csv", "--quiet")
+    assert (run / "topic_correlations.csv").read_text() == (tmp_path / "all.csv").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`simplex-jax lda effects`: what it writes, and what it refuses in one line."""
 
 import csv
+import dataclasses
 import json
 import shutil
 
@@ -10,9 +11,10 @@ from click.testing import CliRunner
 
 from simplex_jax._src import corpus
 from simplex_jax._src.cli import main
-from simplex_jax._src.models import lda
+from simplex_jax._src.models import files, lda
 
 PAIRS = [("river water stream boat", "goal match team ball"), ("team goal ball", "boat water")]
+NUMBERS = ("mean", "sd", "lower", "upper")
 COLUMNS = "name,party,year,empty,constant,text"
 
 
@@ -71,7 +73,7 @@ def test_groups_of_a_column_of_the_corpus(place, tmp_path):
     assert "warning: 1 document without" in said
     assert "79 documents, 12 draws" in said
     actual = table(out)
-    assert list(actual[0]) == ["topic", "term", "kind", "mean", "sd", "lower", "upper"]
+    assert list(actual[0]) == ["topic", "column", "term", "kind", *["mean", "sd", "lower", "upper"]]
     assert [row["term"] for row in actual[:3]] == ["party=D", "party=R", "party: R - D"]
     assert {row["topic"] for row in actual} == {"0", "1"}
     for row in actual:
@@ -112,6 +114,22 @@ def test_tables_are_named_by_the_columns_and_the_run_shows_them_all(place, tmp_p
     told("--model", "run", "--by", "year", "--every", 40, "--out", "e.csv", "--report", "e.html")
     assert (run / "summary.json").read_bytes() == before
     assert "1880-1919" in (tmp_path / "e.html").read_text("utf-8")
+
+
+def test_what_another_command_has_added_meanwhile_stays(place, tmp_path):
+    run = shutil.copytree(place / "run", tmp_path / "run")
+    at_first = lda.load(run)
+    record = {"topic": 0, "term": "a", "kind": "mean"} | dict.fromkeys(NUMBERS, 0.1)
+    for column in ("one", "two"):
+        added = [record | {"column": column}]
+        files.amend(
+            lda.MODEL,
+            run,
+            "effects",
+            lambda fit, added=added: dataclasses.replace(fit, effects=[*fit.effects, *added]),
+        )
+    found = [entry["column"] for entry in lda.load(run).effects]
+    assert found[len(at_first.effects) :] == ["one", "two"]
 
 
 def test_names_of_files_of_columns_with_other_signs(place, tmp_path, monkeypatch):

@@ -122,3 +122,6 @@ def test_mutant_is_seen(getkey):
 def test_nothing_and_fractions(getkey):
     assert draws.crt(getkey(), jnp.zeros(0), 3.0).shape == (0,)
     assert np.isnan(jax.jit(draws.crt)(getkey(), 1.0, 2.5))
+    # n / c overflows; the sum of all but the first probability is below 1e-20.
+    for c, n in ((1e-36, 1e3), (1e-33, 1e6), (1e-30, 1e9)):
+        assert draws.crt(getkey(), c, n) == 1

@@ -64,6 +64,15 @@ def test_bed_is_sorted(tmp_path):
     assert (tmp_path / "a.bed").read_text() == "chr1\t7\t9\nchr1\t1000\t1500\nchr2\t5\t9\n"
 
 
+def test_names_that_hdf5_cannot_store_are_written(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    obs = {"cell": ["caf\udce9", "a\0b"]}
+    with single_cells.anndata_file(tmp_path / "a.h5ad", obs, {"region": ["r"]}):
+        pass
+    with h5py.File(tmp_path / "a.h5ad") as file:
+        assert file["obs/cell"].asstr()[:].tolist() == ["caf?", "a\ufffdb"]
+
+
 def test_anndata_reads_the_files(tmp_path):
     anndata = pytest.importorskip("anndata")
     pytest.importorskip("h5py")

@@ -70,7 +70,7 @@ def test_it_ends_when_the_level_has_settled():
     """The change since half is 0.5 / done or, of checks in between, a little more."""
     hook = goal_of(level=falling)
     assert 0.5 / goal.TOLERANCE <= end_of(hook) <= 1.2**3 * 0.5 / goal.TOLERANCE
-    assert (hook.reason, hook.ended()) == ("goal", True)
+    assert (hook.reason, hook.ended(0.0)) == ("goal", True)
     # One check by chance is not enough: the level falls all the time, but for one moment.
     steps = [n for n in range(1, 3000) if goal._is_due(n)]
     by_chance = {steps[20]: -steps[20] // 2}
@@ -90,9 +90,9 @@ def test_it_waits_for_effective_samples_of_the_level(seed):
 def test_it_ends_at_its_limits_and_says_which():
     never = {"level": lambda done: -0.1 * done}
     hook = goal_of(limit=77, **never)
-    assert (end_of(hook), hook.reason, hook.ended()) == (77, "limit", True)
+    assert (end_of(hook), hook.reason, hook.ended(0.0)) == (77, "limit", True)
     hook = goal_of(limit=77, seconds=0.5, **never)
-    assert (end_of(hook), hook.reason, hook.ended()) == (50, "clock", False)
+    assert (end_of(hook), hook.reason, hook.ended(0.0)) == (50, "clock", False)
 
 
 def test_the_checks_of_a_run_depend_on_its_updates_alone():

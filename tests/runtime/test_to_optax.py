@@ -160,3 +160,14 @@ def test_what_is_refused():
         sampler.update(start, sampler.init(start))
     with pytest.raises(ValueError, match="size"):
         to_optax(sgld.build, jax.random.key(0), -1, step_size=0.1)
+    for dtype in (jnp.bfloat16, jnp.float16):
+        with pytest.raises(ValueError, match=f"32 .* {jnp.dtype(dtype).name}"):
+            to_optax(sgld.build, jax.random.key(0), step_size=0.1).init(jnp.zeros(3, dtype))
+
+
+def test_what_a_kernel_keeps_beside_the_position_starts_at_the_parameters():
+    options = {"alpha": 1.0, "step_size": 1e-8, "linearised": True, "reference": 0}
+    sampler = to_optax(smld.build, jax.random.key(0), **options)
+    start = jnp.log(jnp.array([0.7, 0.2, 0.1]))
+    updates, _ = sampler.update(jnp.zeros(3), sampler.init(start), start)
+    np.testing.assert_allclose(updates, 0, atol=2e-3)

@@ -233,3 +233,16 @@ def test_samples_go_along_to_files_but_not_to_another_place(tmp_path):
     with pytest.warns(CheckpointWarning, match=r"^1 of 4 samples "):
         load(in_files, tmp_path / "b")
     assert steps_of(None, tmp_path / "b") == [40, 48, 64]
+
+
+def test_samples_that_an_ended_run_has_removed_are_not_missed(tmp_path):
+    """Those that do not count any more go at the end, after the last checkpoint."""
+    hook = gathering.Kept(lambda event: {}, 20, windows.doubling(1), Folder(tmp_path, "this run"))
+    for step in range(1, 18):
+        hook.sample(event(step))
+    saved = hook.save()
+    hook.finish(event(17))
+    assert len(hook.save()) < len(saved)
+    again = gathering.Kept(lambda event: {}, 20, windows.doubling(1), Folder(tmp_path, "this run"))
+    again.load(saved)
+    assert again.save() == hook.save()

@@ -629,6 +629,16 @@ def test_beta_may_be_drawn_given_the_tables(getkey):
     np.testing.assert_array_equal(ends[0].position, ends[1].position)
 
 
+@pytest.mark.parametrize("options", [{}, {"concentration": 5.0, "pace": 0.3}])
+def test_the_position_keeps_its_precision_in_a_program_of_64_bits(options, getkey):
+    counts = np.array([[1, 2, 0], [0, 3, 1], [4, 0, 0]])
+    with jax.enable_x64(True):
+        kernel = dirichlet_paths.build(1.0, [0.0, 4.0, 4.0], **options)
+        state = kernel.init(getkey(), jnp.ones((3, 3), jnp.float32))
+        state = jax.jit(kernel.update)(getkey(), state, counts)[0]
+    assert {leaf.dtype.name for leaf in state[:4]} == {"float32"}
+
+
 def test_an_update_continues_within_scan_and_vmap(getkey):
     kernel = dirichlet_paths.build(0.5, [0.0, 1.0, 0.0], parents=[-1, 0, -1])
     counts = jnp.array([[5, 0, 1], [2, 0, 9], [0, 1, 0]])

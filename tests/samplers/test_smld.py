@@ -4,6 +4,7 @@ Where p-values are judged by `statistics_checks.family`, a test fails by chance 
 of at most 1e-3 at a fresh seed; tolerances on biases are stated with the test.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -142,3 +143,10 @@ def test_linearised_start_is_the_given_point(reference, getkey):
     weights = np.maximum(1 + np.asarray(state.dual), 0)
     np.testing.assert_allclose(weights / weights.sum(), OMEGA, rtol=1e-5)
     assert float(state.dual[2]) == 0
+
+
+def test_a_traced_start_without_mass_is_nan(getkey):
+    """No step leaves a probability of 0: without an error it would stay there, unnoticed."""
+    kernel = smld.build(GIVEN, ALPHA, H)
+    position = jax.jit(lambda p: kernel.init(getkey(), p).position)(jnp.array([0.5, 0.0, 0.5, 1.0]))
+    assert np.isnan(position[1])

@@ -738,8 +738,12 @@ def _report_command(commands: Commands) -> click.Command:
         fitted = files.load(commands.model, directory)
         if topic_names is not None:
             names = topic_files.read_names(topic_names, len(fitted.topics))
-            fitted = dataclasses.replace(fitted, topic_names=names)
-            files.amend(commands.model, fitted, directory, "topic_names")
+            fitted = files.amend(
+                commands.model,
+                directory,
+                "topic_names",
+                lambda fit: dataclasses.replace(fit, topic_names=names),
+            )
         path = files.report(commands.model, fitted, target, top)
         console.speaker(quiet, results=True)(f"written to {path}")
 

@@ -123,9 +123,10 @@ def count_tables(
 def many_tables(z: jax.Array, n: jax.Array, a: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return numbers of tables, rounded functions of normals z, and where these may be used.
 
-    That is where their variance is at least 256. The function is the expansion of Cornish and
-    Fisher to fourth cumulants, with the variance less that of rounding, 1/12. The total variation
-    distance to the distribution of the sum of Bernoulli variates is then below 2e-6.
+    That is where their variance is at least 256, and n / a does not overflow. The function is the
+    expansion of Cornish and Fisher to fourth cumulants, with the variance less that of rounding,
+    1/12. The total variation distance to the distribution of the sum of Bernoulli variates is then
+    below 2e-6.
 
     Cumulants are those of sums of Bernoulli variates; sums are integrals and terms at their ends
     (Euler and Maclaurin). With s = n / (a + n) and y = log(1 + n / a), the integrals are functions
@@ -143,7 +144,7 @@ def many_tables(z: jax.Array, n: jax.Array, a: jax.Array) -> tuple[jax.Array, ja
     variance = a * excess - 0.5 * s * rest + (s * (1 + rest) - 2 * cubes) / (12 * a)
     third = a * (excess - s * s)
     fourth = a * (y - 7 * s + 6 * s * (1 + rest) - 2 * cubes)
-    many = variance >= 256
+    many = (variance >= 256) & jnp.isfinite(n / a)
     square = jnp.where(many, variance - 1 / 12, 1)
     deviation = jnp.sqrt(square)
     skew = jnp.where(up, third, -third) / (square * deviation)

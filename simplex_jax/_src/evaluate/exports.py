@@ -162,8 +162,9 @@ def to_arviz(fitted: Fitted | Record, vocabulary: Sequence[str] | None = None) -
         An `xarray.DataTree`. For topics, the group `posterior` has `topics` (chain, draw, topic,
         word), matched over the chains, and the concentrations; `sample_stats` has the training step
         and, with held-out documents, each chain's measure on them, such as `perplexity`. For a
-        mixture, `posterior` has the traces, which mean the same in every chain: `alpha`, `occupied`
-        and `largest`; `sample_stats` has `log_predictive` of held-out rows, one draw an evaluation.
+        mixture, `posterior` has the traces, which mean the same in every chain: `alpha`,
+        `num_clusters` and `largest`; `sample_stats` has `log_predictive` of held-out rows, one draw
+        an evaluation.
         `partitions` has the stored partitions, fewer than the traces: `labels` (chain, draw, row),
         with their `alpha` and `step`. `hdp.fit`, whose topics are born and die, is similar: the
         traces are `alpha`, `gamma` and `topics`, and the partitions those of the tokens, `labels`

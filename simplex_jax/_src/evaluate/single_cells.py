@@ -47,7 +47,9 @@ def anndata_file(
     def put(group: Any, name: str, values: Any) -> None:
         array, encoding = np.asarray(values), "array"
         if array.dtype.kind in "UO":
-            array, encoding = array.astype(h5py.string_dtype()), "string-array"
+            texts = [_storable(text) for text in array.ravel().tolist()]
+            array = np.array(texts, h5py.string_dtype()).reshape(array.shape)
+            encoding = "string-array"
         encoded(group.create_dataset(name, data=array), encoding, "0.2.0")
 
     with h5py.File(path, "x") as file:
@@ -66,6 +68,11 @@ def anndata_file(
         if "X" in parts:
             put(file, "X", parts["X"])
         yield file
+
+
+def _storable(text: object) -> str:
+    """Return a text that HDF5 can store: UTF-8 without NUL, as names may not be."""
+    return str(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def encoded(member: Any, encoding: str, version: str) -> Any:

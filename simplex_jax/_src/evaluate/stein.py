@@ -207,7 +207,7 @@ def stein_sphere(
             samples; by default the score if constant, otherwise none.
 
     Returns:
-        The discrepancy; see `simplex`.
+        The discrepancy; see `stein_simplex`.
 
     Raises:
         ValueError: A vector does not have length 1, all samples are equal, or shapes do not match.
@@ -352,8 +352,10 @@ def upper_tail(statistic: float, table: np.ndarray) -> float:
 
     ends = [0.5 / values[0], 0.5 / values[-1]]
     # Near 0 rounding may lead it astray for more than the usual 100 iterations.
-    inside = (end * (1 - 1e-9) for end in ends)
-    zeta = optimize.brentq(slope, *inside, xtol=1e-300, maxiter=10_000)
+    first, last = (end * (1 - 1e-9) for end in ends)
+    if slope(last) <= 0 or slope(first) >= 0:  # so far out that the tail has no mass, or all of it
+        return float(slope(last) > 0)
+    zeta = optimize.brentq(slope, first, last, xtol=1e-300, maxiter=10_000)
     rest = 1 - 2 * zeta * values
     exponent = zeta * statistic + np.log(rest).sum() / 2
     w = np.copysign(np.sqrt(2 * max(exponent, 0.0)), zeta)

@@ -1,7 +1,7 @@
 """The directory of a run: writing the fit of any model, and reading it with full checks."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +94,17 @@ def write(model: Model[O, F], fitted: F, place: Path) -> None:
     report(model, fitted, place)
 
 
-def amend(model: Model[O, F], fitted: F, place: Path, entry: str) -> None:
-    """Write an entry of the summary of a finished run that has changed, and the tables with it."""
+def amend(model: Model[O, F], place: Path, entry: str, change: Callable[[F], F]) -> F:
+    """Change an entry of the summary of a finished run, and the tables with it; return the fit.
+
+    The run is read again, since another command may have changed it meanwhile.
+    """
     with lock.locked(place):
+        fitted = change(load(model, place))
         changed = {entry: model.files.summary(fitted)[entry]}
         output.write_json(place / SUMMARY, saved.load_json(place / SUMMARY) | changed)
         model.files.write(fitted, place)
+    return fitted
 
 
 def finished(model: Model, place: Path) -> bool:

@@ -135,13 +135,18 @@ class Goal(Hook):
         long = event.step - event.first_step >= self._limit
         return self._active and (long or event.seconds >= self._seconds)
 
-    def ended(self) -> bool:
-        """Return whether a restored run had already ended by the same rule."""
+    def ended(self, seconds: float) -> bool:
+        """Return whether a restored run of so many seconds has ended, by its rule or the clock."""
+        if self.reason not in BY_RULE and self._active and seconds >= self._seconds:
+            self.reason = "clock"
+            return True
         return self.reason in BY_RULE
 
     def _check(self, event: Event, done: int) -> bool:
         traces = self._traces()
         level = self._measure(event, traces)
+        if level is not None and not math.isfinite(level):  # which tells nothing, nor ever settles
+            level = None
         self._levels.append([done, math.nan if level is None else level])
         if not self._active:
             return False

@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from simplex_jax._src.evaluate.diagnostics import ENOUGH, LARGE_RHAT, finite
+from simplex_jax._src.evaluate.matching import SAME
 from simplex_jax._src.extras import needed
 from simplex_jax._src.report import charts, display
 
@@ -191,7 +192,7 @@ def bars(
 def mixing(
     diagnostics: Mapping[str, Mapping[str, float | None]] | None,
 ) -> dict[str, Any]:
-    """Return the variables of the template `mixing.html`: the quantities that mix worst."""
+    """Return the quantities that mix worst, for `mixing.html`, and limits that pages tell."""
     rows = [
         (name, measured(entry.get("rhat")), measured(entry.get("ess")))
         for name, entry in (diagnostics or {}).items()
@@ -202,6 +203,7 @@ def mixing(
         "more_diagnostics": max(0, len(rows) - MOST_DIAGNOSTICS),
         "enough": ENOUGH,
         "large_rhat": LARGE_RHAT,
+        "same": SAME,
     }
 
 

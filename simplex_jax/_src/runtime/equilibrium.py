@@ -36,7 +36,9 @@ def energy_warnings(
             return []
         return [f"Only {100 * share:.1f}% of the moves were accepted: use a smaller step size."]
     thermostat = _numbers(half, "thermostat")
-    expected = damping / math.sinh(damping) if damping and not thermostat else 1.0
+    expected = 1.0
+    if damping and not thermostat:  # x / sinh(x), which does not overflow
+        expected = -2 * damping * math.exp(-damping) / math.expm1(-2 * damping)
     sentences = _energy(_numbers(half, "kinetic"), expected)
     if (noise := _numbers(half, "gradient_noise")) and np.mean(noise) > MOST_NOISE:
         sentences.append(

@@ -274,6 +274,11 @@ class Kept(Hook):
         for number in in_files:
             if steps[number] > self._held[number].step:
                 del self._held[number]
+        # A run that has ended may have removed those of earlier segments after its last checkpoint.
+        for number in self._old():
+            if steps.get(number, 0) < 0:
+                del self._held[number]
+        in_files = [number for number in in_files if number in self._held]
         if lost := [number for number in in_files if steps[number] < 0]:
             warnings.warn(
                 f"{len(lost)} of {len(in_files)} samples that the run had kept are no longer in "

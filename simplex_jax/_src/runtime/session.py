@@ -63,8 +63,8 @@ class Run(NamedTuple):
     grow: Grow | None = None
     # Restores a state saved by another number of devices; None if that is impossible
     portable: Portable | None = None
-    # Returns whether a restored run without a length has ended
-    ended: Callable[[], bool] = lambda: False
+    # Returns whether a restored run without a length has ended, given its seconds
+    ended: Callable[[float], bool] = lambda seconds: False
     # Reports the progress of the tasks after the training
     progress: Progress = lambda task, done, total: None
 
@@ -223,7 +223,7 @@ def train(
     prepared, restored = prepared._replace(state=None), restored._replace(state=None)
     begin = int(current_step(states[0]))
     last = MAX_STEPS if length.steps is None else length.steps
-    if prepared.ended():
+    if prepared.ended(restored.seconds):
         last = begin
     if begin > last:
         raise ValueError(

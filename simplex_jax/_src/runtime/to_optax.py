@@ -53,8 +53,8 @@ def to_optax(build: Callable[..., Kernel], key: jax.Array, size: float = 1, **op
 
     Raises:
         ImportError: Optax is not installed.
-        ValueError: `size` is not positive; when used, there are no parameters, or those of a
-            simplex kernel are not normalised log-probabilities.
+        ValueError: `size` is not positive; when used, there are no parameters, they have
+            fewer than 32 bits, or those of a simplex kernel are not normalised log-probabilities.
 
     Example: weights of a mixture are sampled, given the average log likelihood of the data.
 
@@ -82,10 +82,13 @@ def to_optax(build: Callable[..., Kernel], key: jax.Array, size: float = 1, **op
 
     def init(params: Position) -> OptaxState:
         key_init, key_run = jax.random.split(key)
+        jax.tree.map(_check_precise, params)
         start = params
         if on_simplex:
             jax.tree.map(_check_normalised, params)
-            start = jax.tree.map(jnp.ones_like, params)
+            # Logarithms may underflow; only `smld` keeps more of where it starts than the position.
+            tiny = jnp.finfo(jnp.float32).tiny
+            start = jax.tree.map(lambda leaf: jnp.maximum(jnp.exp(leaf), tiny), params)
         chain = kernel.init(key_init, start)
         info = jax.eval_shape(kernel.update, key_run, chain, params)[1]
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), info)
@@ -111,6 +114,16 @@ def _counts_or_gradient(
 ) -> tuple[Position, PyTree]:
     """Return minus N times the gradient of the loss, which is the batch."""
     return jax.tree.map(lambda g: -jnp.asarray(size, g.dtype) * g, batch), memory
+
+
+def _check_precise(leaf: jax.Array) -> None:
+    """Raise a ValueError for numbers that would swallow the changes of small steps."""
+    dtype = jnp.result_type(leaf)
+    if jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32:
+        raise ValueError(
+            f"to_optax samples parameters of 32 or 64 bits; there are {dtype}: keep a copy of them "
+            "in float32, and cast it in the loss"
+        )
 
 
 def _check_normalised(log_p: jax.Array) -> None:

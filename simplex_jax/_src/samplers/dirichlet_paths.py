@@ -138,7 +138,7 @@ def update(
     key_given_vectors, key_tables, key_given_tables, key_base, key_vectors = jax.random.split(
         key, 5
     )
-    forest = _Forest(gaps, parents)
+    forest = _Forest(gaps.astype(counts.dtype), parents)
     prior = _Prior(concentration is None, pace is None, deviation, pace_prior)
     c, r, acceptance = _move_given_vectors(key_given_vectors, state, counts, forest, prior, moves)
     customers, base_tables, seated = _pass_tables(key_tables, state, counts, c, r, forest)

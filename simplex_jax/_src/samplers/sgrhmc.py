@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from simplex_jax._src import arguments, draws, schedules
 from simplex_jax._src.base import Batch, Kernel, Position, PyTree
 from simplex_jax._src.estimators import Estimator
+from simplex_jax._src.geometry import simplex
 from simplex_jax._src.samplers import euler, expanded
 from simplex_jax._src.schedules import StepSize
 
@@ -68,15 +69,16 @@ def init(
 ) -> State:
     """Start from probability vectors, leaves [..., K], with momenta drawn from N(0, 1).
 
-    Nonnegative weights are normalised. The first update draws a carried total from its stationary
-    distribution. `alpha` is only checked.
+    Positive weights are normalised; no move leaves a weight of 0. The first update draws a carried
+    total from its stationary distribution. `alpha` is only checked.
 
     Raises:
-        ValueError: The position has a negative, NaN or infinite entry or an all-zero row, or
-            `alpha` does not broadcast to it.
+        ValueError: The position has an entry that is not finite and positive, or `alpha` does not
+            broadcast to it.
     """
     key_start, key_momentum = jax.random.split(key)
     start = expanded.init(key_start, position, estimator=estimator, alpha=alpha, total=total)
+    start = start._replace(position=simplex.log_interior(position))
     return State(*start, momentum=euler.normal_like(key_momentum, start.position))
 
 
@@ -175,11 +177,13 @@ def _attracted(
     # Turns since it left 0, or minus the part still to go if it does not get there. From tails, not
     # Phi(x), which is 1 in float32 for x > 5.5.
     turns = jnp.exp(jnp.minimum(log_rate, 80)) + jnp.where(x >= 0, tail, -tail)
-    phase = jnp.where(
-        turns < _TURNS, turns - jnp.floor(turns), jax.random.uniform(key, r.shape, r.dtype)
-    )
+    counted = turns < _TURNS
+    phase = jnp.where(counted, turns - jnp.floor(turns), jax.random.uniform(key, r.shape, r.dtype))
     falling = ndtri(jnp.clip(-turns, limits.tiny, 0.5))
-    new_x = jnp.where(turns < 0, falling, -ndtri(jnp.clip(phase, limits.tiny, 1 - limits.epsneg)))
+    # After whole turns, and if drawn, a phase is a multiple of a unit, and 0 stands for up to half.
+    unit = limits.eps * jnp.where(counted, turns, 0.5)
+    least = jnp.where(turns < 1, limits.tiny, unit / 2)
+    new_x = jnp.where(turns < 0, falling, -ndtri(jnp.clip(phase, least, 1 - limits.epsneg)))
 
     # At such speeds the force hardly matters: a straight line that conserves energy.
     ahead = jnp.exp(log_u) + time * r

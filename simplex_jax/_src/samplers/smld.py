@@ -67,11 +67,10 @@ def init(
             its categories.
     """
     reference = _checked_reference(reference, linearised)
-    log_omega = simplex.log_position(position)
+    log_omega = simplex.log_interior(position)
     if alpha is not None:
         simplex.like("alpha", alpha, log_omega)
     for leaf in jax.tree.leaves(log_omega):
-        arguments.require("position", jnp.exp(leaf), leaf > -jnp.inf, "positive everywhere")
         if reference is not None and not -leaf.shape[-1] <= reference < leaf.shape[-1]:
             raise ValueError(f"reference {reference} is not one of {leaf.shape[-1]} categories")
     dual = None

@@ -1,6 +1,7 @@
 """Fits of topics in slices: slices of times and groups, files, other documents, the commands."""
 
 import json
+import re
 import warnings
 
 import jax.numpy as jnp
@@ -359,6 +360,8 @@ def test_files_hold_the_fit(fitted, tmp_path):
     assert len((tmp_path / "run" / "prevalence_over_time.csv").read_text().splitlines()) == 9
     page = (tmp_path / "run" / "report.html").read_text()
     assert "1990 (predicted)" in page
+    # So that arrows point onwards after words that are written from right to left, too.
+    assert re.search(r"<bdi>\w</bdi> [\d.<]+%[^<>]* → ", page)
     assert "<script" not in page
 
 

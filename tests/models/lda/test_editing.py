@@ -183,6 +183,14 @@ def test_coherence_and_documents_of_a_merged_topic_need_the_corpus(fitted, count
         assert [entry["name"] for entry in one.examples[1]] == [f"d{d}" for d in best]
     with pytest.raises(ValueError, match="names differ"):
         fitted.merge([1, 3], corpus=counts)
+    with pytest.raises(ValueError, match="tokens differ"):
+        fitted.merge([1, 3], corpus=corpus_of(fitted, 2 * counts))
+
+
+def test_documents_of_one_name_do_not_have_the_words_of_another(fitted):
+    twice = dataclasses.replace(fitted, names=tuple(f"d{d // 2}" for d in range(len(fitted.names))))
+    twice.examples[1][0]["name"] = "d0"
+    assert not any(entry["words"] for entry in twice.merge([1, 3]).examples[1])
 
 
 def test_effects_of_a_merged_topic_are_the_sums(fitted, counts):

@@ -16,6 +16,7 @@ from scipy import stats
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.evaluate import composition, matching
 from simplex_jax._src.models import lda
+from simplex_jax._src.models.lda import regression
 
 EFFECT, WORDS = 0.2, 30
 
@@ -118,12 +119,23 @@ def test_a_fit_and_columns_give_terms_intervals_and_a_picture(fitted, corpus):
     labels = [term.label for term in both.terms if term.column == "year"]
     assert labels[:4] == ["1940-1959", "1960-1979", "1980-1999", "2000-2019"]
     records = list(both.rows())
-    assert list(records[0]) == ["topic", "term", "kind", "mean", "sd", "lower", "upper"]
-    assert records[0]["term"] == "group=a"
+    assert list(records[0]) == ["topic", "column", "term", "kind", "mean", "sd", "lower", "upper"]
+    assert (records[0]["column"], records[0]["term"]) == ("group", "group=a")
     with mpl.rc_context({"backend": "Agg"}):
         figure = both.plot([1])
     assert [axes.get_xlabel() for axes in figure.axes] == ["group", "year"]
     assert len(lda.effects(fitted, counts, {"year": years}, sweeps=2).plot().axes) == 2
+
+
+def test_effects_of_columns_stay_apart_whatever_their_names(fitted, corpus):
+    known = [
+        list(lda.effects(fitted, corpus[0], {name: corpus[1]}, sweeps=2).rows())
+        for name in ("k=1", "k=2", "k: 3")
+    ]
+    both = regression.joined(regression.joined(known[0], known[1]), known[2])
+    assert [record["column"] for record in both[:: len(known[0])]] == ["k=1", "k=2", "k: 3"]
+    assert regression.joined(both, known[1])[-1] == known[1][-1]
+    assert len(regression.joined(both, known[1])) == len(both) == 3 * len(known[0])
 
 
 def test_dollar_signs_are_drawn(fitted, corpus):

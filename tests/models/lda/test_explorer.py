@@ -48,7 +48,7 @@ def fit(num_topics=3, words=40, documents=30, seed=0, **changes):
             for k, d in enumerate(shares.argmax(axis=0))
         ],
         "effects": [
-            {"topic": k, "term": term, "kind": kind}
+            {"topic": k, "column": term, "term": term, "kind": kind}
             | {"mean": 0.2 + k / 10, "lower": -0.01, "upper": 0.5}
             for k in range(num_topics)
             for term, kind in ((f"{ATTACKS[1]}=R", "mean"), ("age: >=9 - <=8", "difference"))

@@ -1,11 +1,15 @@
 """What users may do that a fit must notice: files of other runs, lengths already had, odd data."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from scipy import special
 
 from simplex_jax._src.corpus import split
 from simplex_jax._src.evaluate.diagnostics import chain_notes
 from simplex_jax._src.models import hdp, lda, pipeline
+from simplex_jax._src.models.lda import posterior
 from simplex_jax._src.models.lda.estimator import LDA
 
 COUNTS = np.array([[9, 8, 0, 0], [7, 9, 0, 0], [0, 0, 9, 8], [0, 0, 8, 9]])
@@ -93,6 +97,36 @@ def test_documents_to_learn_from_are_left(model):
 def test_held_out_documents_are_checked(model, heldout):
     with pytest.raises(ValueError, match="heldout"):
         model.fit(COUNTS, heldout=heldout, passes=2)
+
+
+def test_held_out_documents_may_have_any_type_of_counts():
+    """As all other counts may."""
+    halves = (COUNTS, COUNTS)
+    kinds = (sp.csr_array(np.asarray(COUNTS, float)), np.asarray(COUNTS).tolist())
+    expected = lda.fit(COUNTS, 2, heldout=halves, passes=4, seed=0).metrics[-1]["perplexity"]
+    for kind in kinds:
+        fitted = lda.fit(COUNTS, 2, heldout=(kind, kind), passes=4, seed=0)
+        assert fitted.metrics[-1]["perplexity"] == expected
+
+
+def test_a_word_of_a_million_tokens_has_a_likelihood():
+    """Beside them, float32 loses beta: the difference was 0, and its gamma function infinite."""
+    counts = np.array([[2_000_000, 5, 7], [2, 0, 3]])
+    seen = []
+    lda.fit(counts, 1, passes=3, holdout=0, hooks=[lambda event: seen.append(event.state)])
+    result = posterior.log_likelihood(seen[-1], jnp.array([2_000_017.0]), chains=1)
+    n, beta = counts.sum(axis=0), 0.05
+    expected = (special.gammaln(beta + n) - special.gammaln(beta)).sum()
+    expected += special.gammaln(3 * beta) - special.gammaln(3 * beta + n.sum())
+    assert float(result[0, 0]) == pytest.approx(expected, abs=20)  # 1e-6 of gammaln(2e6)
+
+
+def test_a_call_whose_time_is_up_does_nothing_more(tmp_path):
+    options = {"target_ess": 1e6, "time_limit": 0.05, "chains": 1, "checkpoint": tmp_path}
+    first = lda.fit(COUNTS, 2, seed=0, **options)
+    again = lda.fit(COUNTS, 2, seed=0, resume=True, **options)
+    assert (again.done, again.ended) == (first.done, first.ended)
+    np.testing.assert_array_equal(again.topics, first.topics)
 
 
 def test_covariates_may_be_columns_of_any_name(kept):

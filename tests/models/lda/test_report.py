@@ -238,7 +238,8 @@ def test_it_opens_with_corpus_verdict_and_topics(tmp_path):
     """What a reader wants first; what the machine did comes last."""
     terms = [f"year={year}" for year in (1990, 2000, 2010)]
     effects = [
-        {"topic": k, "term": term, "kind": kind, "mean": 0.2, "sd": 0.1, "lower": 0.1, "upper": 0.4}
+        {"topic": k, "column": "year", "term": term, "kind": kind}
+        | {"mean": 0.2, "sd": 0.1, "lower": 0.1, "upper": 0.4}
         for k in range(2)
         for kind in ("mean", "difference")
         for term in terms
@@ -307,6 +308,45 @@ def test_one_evaluation_is_a_visible_point(tmp_path):
 def test_a_file_whose_name_is_not_utf8_is_named(tmp_path):
     corpus = {"documents": 1234, "name": "caf\udce9.csv"}
     assert r"caf\udce9.csv" in "".join(Page(write(tmp_path / "report.html", corpus=corpus)).text)
+
+
+def by(column, labels):
+    return [
+        {"topic": k, "column": column, "term": f"{column}={label}", "kind": "mean"}
+        | {"mean": 0.2, "sd": 0.1, "lower": 0.1, "upper": 0.4}
+        for k in range(2)
+        for label in labels
+    ]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["02139", "1_0", "1234567", "1234568", "infinity"],
+        ["1.10", "1.1"],
+        ["0.12345678", "0.12345679"],
+    ],
+)
+def test_groups_that_look_like_numbers_are_named_as_they_are(tmp_path, labels):
+    html = write(tmp_path / "report.html", effects=by("a=b", labels))
+    assert "<h2>By a=b</h2>" in html
+    for label in labels:
+        assert re.search(rf"\b{re.escape(label)}\b", html[html.index("By a=b") :])
+
+
+@pytest.mark.parametrize(
+    ("labels", "places"),
+    [
+        (["1910-1919", "1950-1959", "1960-1969"], [0, 160, 200]),
+        (["[0.1, 0.2)", "[0.2, 0.3)", "[0.5, 0.6)"], [0, 50, 200]),
+        (["1914", "1961.5", "2009"], [0, 100, 200]),
+        (["2020-01-01", "2020-03-01", "2020-12-01"], [0, 100, 200]),
+    ],
+)
+def test_lines_have_their_points_where_the_numbers_are(tmp_path, labels, places):
+    html = write(tmp_path / "report.html", effects=by("year", labels))
+    line = re.search(r'<polyline points="([^"]+)"', html[html.index("By year") :])[1]
+    assert [float(point.partition(",")[0]) for point in line.split()] == places
 
 
 def test_same_input_gives_the_same_bytes(tmp_path):

@@ -443,6 +443,7 @@ def test_what_else_the_rule_looks_at():
     thermostat = {"kinetic": 1.0, "step_size": 0.1, "thermostat": 7.0}
     assert not energy_warnings([thermostat] * 4, 0.5), "its energy is 1, and 7 is below 1.5 C"
     assert "1.6 of its setting" in energy_warnings([thermostat | {"thermostat": 8.0}] * 4, 0.5)[0]
+    assert "too hot" in energy_warnings([{"kinetic": 1.0}] * 4, 1e3)[0], "which expects 0"
     assert "is 0.6 of" in energy_warnings([{"kinetic": 1.0, "gradient_noise": 0.6}] * 4)[0]
     metropolis = {"kinetic": 40.0, "gradient_noise": 0.9}
     assert not energy_warnings([metropolis | {"acceptance": 0.8}] * 4)

@@ -170,7 +170,7 @@ def _changes(fitted: Fit, topic: int, some: np.ndarray) -> list[dict[str, Any]]:
     """Return the words that enter and leave a topic, or that separate groups, with intervals."""
     slices, rows = fitted.slices, fitted.topics_by_slice[:, topic]
 
-    def described(words: np.ndarray, one: int, other: int | None) -> list[str]:
+    def described(words: np.ndarray, one: int, other: int | None) -> list[dict[str, str]]:
         ends = fitted.interval(topic, words)
         result = []
         for i, word in enumerate(words):
@@ -184,7 +184,7 @@ def _changes(fitted: Fit, topic: int, some: np.ndarray) -> list[dict[str, Any]]:
                         else (f" ({display.percent(low)}–{display.percent(high)})")
                     )
                     parts.append(f"{display.percent(float(rows[t, word]))}%{band}")
-            result.append(f"{fitted.vocabulary[word]} {' → '.join(parts)}")
+            result.append({"word": fitted.vocabulary[word], "course": " → ".join(parts)})
         return result
 
     if slices.timed:

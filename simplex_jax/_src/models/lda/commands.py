@@ -137,8 +137,8 @@ def effects(
     Groups, such as a party, get a mean each and differences from the first group. Numbers and
     dates get a line, a curve (--smooth) or groups (--every 10: decades). Each proportion is
     regressed on all columns together, over the draws of the topics that the run kept
-    (--keep-samples) and draws of the proportions given these. OUT has topic, term, kind,
-    mean, sd and the interval. The report of the run shows the mean proportions, also of other
+    (--keep-samples) and draws of the proportions given these. OUT has topic, column, term,
+    kind, mean, sd and the interval. The report of the run shows the mean proportions, also of other
     columns for which this was called before.
 
     Columns come from the documents' own file, CSV, TSV, JSON lines or AnnData, or from --metadata;
@@ -165,14 +165,18 @@ def effects(
     )
     image = _drawn(estimates.plot(), picture)
     output.write_csv(
-        out, ["topic", "term", "kind", "mean", "sd", "lower", "upper"], map(tuple, rows)
+        out, ["topic", "column", "term", "kind", "mean", "sd", "lower", "upper"], map(tuple, rows)
     )
     with output.replacing(picture) as file:
         file.write(image)
     draws = counted(estimates.draws, "draw")
     say(f"{counted(estimates.documents, 'document')}, {draws} of their proportions")
-    known = regression.joined(fitted.effects, list(estimates.rows()))
-    shown = _reported(dataclasses.replace(fitted, effects=known), "effects", model, report)
+
+    def added(fit: Fit) -> Fit:
+        known = regression.joined(fit.effects, list(estimates.rows()))
+        return dataclasses.replace(fit, effects=known)
+
+    shown = _reported(fitted, "effects", added, model, report)
     console.speaker(quiet, results=True)(f"written to {out} and {picture}, and shown in {shown}")
 
 
@@ -185,14 +189,16 @@ def _named_by(columns: Sequence[str]) -> Path:
 _LONGEST_NAME = 40  # letters of a column in the name of a file
 
 
-def _reported(fitted: Fit, results: str, run: Path, report: Path | None) -> Path:
-    """Write the report of a run with more results, and return its path.
+def _reported(
+    fitted: Fit, results: str, added: Callable[[Fit], Fit], run: Path, report: Path | None
+) -> Path:
+    """Write the report of a run with added results, and return its path.
 
     Unless it is written elsewhere, the run keeps the results.
     """
     if report is None:
-        files.amend(MODEL, fitted, run, results)
-    return files.report(MODEL, fitted, report or run)
+        return files.report(MODEL, files.amend(MODEL, run, results, added), run)
+    return files.report(MODEL, added(fitted), report)
 
 
 def _with_samples(model: Path, samples: Path) -> tuple[Fit, dict[str, Any]]:
@@ -288,8 +294,11 @@ def correlate(
     with output.replacing(picture) as file:
         file.write(image)
     say(f"{counted(result.documents, 'document')}, {counted(result.draws, 'draw')}")
-    fitted = dataclasses.replace(fitted, correlations=records)
-    shown = _reported(fitted, "correlations", model, report)
+
+    def added(fit: Fit) -> Fit:
+        return dataclasses.replace(fit, correlations=records)
+
+    shown = _reported(fitted, "correlations", added, model, report)
     console.speaker(quiet, results=True)(f"written to {out} and {picture}, and shown in {shown}")
 
 
@@ -381,9 +390,8 @@ def _following(fitted: Fit, source: dict[str, Any], directory: str) -> dict[str,
     """Return commands that continue from a run; see `Commands`."""
     run, input = shlex.quote(directory), source["input"]
     commands = {}
-    suffixes = set(Path(input or "").suffixes)
     kept = _has_draws(Path(directory) / directories.SAMPLES)
-    if kept and (input is None or suffixes & _WITH_COLUMNS):
+    if kept and (input is None or source["reading"].get("format") in _WITH_COLUMNS):
         # Reading the columns is cheap beside the effects, if there are any.
         dated = _years(source) if fitted.effects or input is None else None
         effects = f"simplex-jax lda effects --model {run} --by"
@@ -422,34 +430,40 @@ def _over_documents(fitted: Fit, documents: Any, source: dict[str, Any], samples
         return fitted
     if drawn > _MOST_DRAWN or not processes.is_first():
         return fitted
-    worded = documents.counts[np.flatnonzero(np.diff(documents.counts.indptr))]
-    compared = worded.shape[0] * fitted.num_topics**2 * kept_draws
-    possible = Pairs.possible(fitted, worded.shape[0]) and compared < _MOST_PAIRS
-    pairs = Pairs(fitted) if possible else None
-    by_year = _by_year(fitted, documents, source, samples, pairs)
+    worded = np.flatnonzero(np.diff(documents.counts.indptr))
+    compared = len(worded) * fitted.num_topics**2 * kept_draws
+    possible = Pairs.possible(fitted, len(worded)) and compared < _MOST_PAIRS
+    pairs, by_year = None, None
+    dated = _years(source)
+    if dated is not None and len(dated[1]) == len(documents.names):
+        # Draws of all documents serve both.
+        pairs = Pairs(fitted) if possible and np.isfinite(dated[1][worded]).all() else None
+        by_year = _by_year(fitted, documents, dated, samples, pairs)
     if by_year is not None:
         fitted = dataclasses.replace(fitted, effects=by_year)
-    elif possible and drawn <= _FEW_DRAWN:
+    if by_year is None or pairs is None:
+        if not possible or drawn > _FEW_DRAWN:
+            return fitted
         pairs = Pairs(fitted)
-        for chain, shares in shares_of(fitted, worded, DrawOptions(samples=samples)):
+        for chain, shares in shares_of(
+            fitted, documents.counts[worded], DrawOptions(samples=samples)
+        ):
             pairs.add(chain, shares)
-    else:
-        return fitted
-    found = [] if pairs is None else list(pairs.result(DrawOptions().level).rows())
-    return dataclasses.replace(fitted, correlations=found)
+    return dataclasses.replace(fitted, correlations=list(pairs.result(DrawOptions().level).rows()))
 
 
 def _by_year(
-    fitted: Fit, documents: Corpus, source: dict[str, Any], samples: Path, pairs: Pairs | None
+    fitted: Fit,
+    documents: Corpus,
+    dated: tuple[str, np.ndarray],
+    samples: Path,
+    pairs: Pairs | None,
 ) -> list[dict[str, Any]] | None:
     """Return the shares by year, and add the draws to pairs; None where years do not allow it.
 
     This is only a convenience of the report: what `effects` would refuse must not end a run that
     has trained.
     """
-    dated = _years(source)
-    if dated is None or len(dated[1]) != len(documents.names):
-        return None
     column, years = dated
     if not np.nanmin(years) < np.nanmax(years) or (width := _width(years)) is None:
         return None
@@ -475,8 +489,8 @@ def _completed(before: Fit, fitted: Fit, documents: Any, source: dict[str, Any],
 
 def _lost(before: Fit, fitted: Fit, run: str) -> Iterator[str]:
     """Yield the commands for effects that a fit had before its topics were merged."""
-    kept = set(map(regression.column_of, fitted.effects))
-    for column in dict.fromkeys(map(regression.column_of, before.effects)):
+    kept = {record["column"] for record in fitted.effects}
+    for column in dict.fromkeys(record["column"] for record in before.effects):
         if column not in kept:
             asked = f"--model {shlex.quote(run)} --by {shlex.quote(column)}"
             yield f"{'by group:':12} simplex-jax lda effects {asked}"
@@ -496,7 +510,7 @@ def _years(source: dict[str, Any]) -> tuple[str, np.ndarray] | None:
     if source["input"] is None:
         return "year", np.array(corpora.embedded_years(), float)
     place, reading = Path(source["input"]), source["reading"]
-    if not set(place.suffixes) & _WITH_COLUMNS or reading.get("stream"):
+    if reading.get("format") not in _WITH_COLUMNS or reading.get("stream"):
         return None
     # What cannot be read as years, or not any more, is left to `effects`.
     columns: Sequence[str] = ()
@@ -514,7 +528,7 @@ def _years(source: dict[str, Any]) -> tuple[str, np.ndarray] | None:
 
 _DATED = re.compile(r"(?<![a-z])(years?|dates?)(?![a-z])", re.IGNORECASE)
 _LEAST_YEAR, _MOST_YEAR = 1000, 2500
-_WITH_COLUMNS = {".csv", ".tsv", ".jsonl", ".h5ad"}
+_WITH_COLUMNS = {"csv", "tsv", "jsonl", "h5ad"}  # formats
 
 
 # INPUT, --observed, --target

@@ -310,6 +310,12 @@ def mean_topics(state: State, seeds: Seeds | None = None) -> jax.Array:
     return mean[..., : state.alpha.shape[-1], :]
 
 
+def prior(state: State, seeds: Seeds | None = None) -> jax.Array:
+    """Return the concentrations of the topics without tokens, beta, [rows, V]."""
+    beta = jnp.broadcast_to(_rows_of(state, state.beta), state.sampler.memory.counts.shape)
+    return beta if seeds is None else seeds.added(beta)
+
+
 def concentrations(state: State, seeds: Seeds | None = None) -> jax.Array:
     """Return those of the topics given the labels, beta + n of memoised counts n, [rows, V]."""
     counts = state.sampler.memory.counts
@@ -331,11 +337,10 @@ def others(state: State, seeds: Seeds | None = None) -> jax.Array:
     """
     counts = state.sampler.memory.counts
     tokens = jnp.sum(counts, axis=-1, keepdims=True, dtype=counts.dtype) - counts
-    beta, total = _rows_of(state, state.beta), _rows_of(state, sums(state.beta))
+    total = _rows_of(state, sums(state.beta))
     if seeds is not None:
-        beta = seeds.added(jnp.broadcast_to(beta, counts.shape))
         total = total + seeds.totals(counts.shape[-2])[:, None]
-    return tokens + (total - beta)
+    return tokens + (total - prior(state, seeds))
 
 
 def _rows_of(state: State, array: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from simplex_jax._src import arguments
 from simplex_jax._src.corpus import Corpus
+from simplex_jax._src.corpus.corpus import checked_counts
 from simplex_jax._src.corpus.device import MOST_TOKENS
 from simplex_jax._src.models.lda import model, seeds
 from simplex_jax._src.models.lda.kernel import Config
@@ -331,7 +332,7 @@ def _length(
     update = size.tokens * sweeps / per_pass + numbers
     evaluation = float(numbers)  # of the likelihood, if nothing is held out
     if heldout is not None:
-        observed, target = (float(half.sum()) for half in heldout)
+        observed, target = (float(checked_counts(half, "heldout").sum()) for half in heldout)
         evaluation = SWEEPS * observed + target + numbers
     call = session.interval(per_pass, _CALL / update)
     return session.length(

@@ -92,11 +92,11 @@ def log_likelihood(
     """
 
     def one(state: model.State, topic_tokens: jax.Array) -> jax.Array:
-        total, prior = (model.totals(state, n, seeds) for n in (topic_tokens, 0 * topic_tokens))
-        concentrations = model.concentrations(state, seeds)
-        rest = concentrations - state.sampler.memory.counts
-        each = jnp.sum(gammaln(concentrations) - gammaln(rest), axis=-1)
-        return each + jnp.squeeze(gammaln(prior) - gammaln(total), -1)
+        total, empty = (model.totals(state, n, seeds) for n in (topic_tokens, 0 * topic_tokens))
+        # Not concentrations less counts, which rounding makes 0 for words of a million tokens.
+        logs = gammaln(model.concentrations(state, seeds)) - gammaln(model.prior(state, seeds))
+        each = jnp.sum(logs, axis=-1)
+        return each + jnp.squeeze(gammaln(empty) - gammaln(total), -1)
 
     if chains > 1:
         return jax.vmap(one)(state, topic_tokens)

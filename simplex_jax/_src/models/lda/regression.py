@@ -1,6 +1,6 @@
 """Regression of topic proportions on document covariates, over draws from their posterior."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -93,17 +93,19 @@ class Effects(NamedTuple):
     warnings: tuple[str, ...]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a record for each topic and term: topic, term, kind, mean, sd, lower, upper.
+        """Yield a record for each topic and term, with numbers: mean, sd, lower, upper.
 
-        A term is `party=R`, of the kind "mean", `party: R - D`, a "difference", or `year: slope`,
-        a "slope". To make a data frame: `pandas.DataFrame(effects.rows())`.
+        Its keys are topic, column, term, kind and these. A term is `party=R`, of the kind "mean",
+        `party: R - D`, a "difference", or `year: slope`, a "slope".
+        To make a data frame: `pandas.DataFrame(effects.rows())`.
         """
         for topic in range(len(self.mean)):
             for place, term in enumerate(self.terms):
                 joint = "=" if term.kind == "mean" else ": "
                 numbers = {name: getattr(self, name)[topic, place] for name in _NUMBERS}
                 name = f"{term.column}{joint}{term.label}"
-                yield {"topic": topic, "term": name, "kind": term.kind, **numbers}
+                told = {"column": term.column, "term": name, "kind": term.kind}
+                yield {"topic": topic, **told, **numbers}
 
     def plot(self, topics: Sequence[int] | None = None) -> "Figure":
         """Plot the mean proportions by each covariate: points for groups, a band for numbers.
@@ -151,15 +153,10 @@ class Effects(NamedTuple):
 _NUMBERS = ("mean", "sd", "lower", "upper")
 
 
-def column_of(record: Mapping[str, Any]) -> str:
-    """Return the column of a record of `Effects.rows`."""
-    return record["term"].partition("=" if record["kind"] == "mean" else ": ")[0]
-
-
 def joined(known: Sequence[dict[str, Any]], more: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return records of effects with those of columns that are new or were estimated again."""
-    columns = {column_of(record) for record in more}
-    return [*(record for record in known if column_of(record) not in columns), *more]
+    columns = {record["column"] for record in more}
+    return [*(record for record in known if record["column"] not in columns), *more]
 
 
 def effects(

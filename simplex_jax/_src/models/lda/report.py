@@ -7,7 +7,6 @@ fit.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from simplex_jax._src.evaluate import diagnostics, matching
 from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.models.lda.correlations import NUMBERS, placed
 from simplex_jax._src.models.lda.fitting import Fit
-from simplex_jax._src.models.lda.regression import column_of
 from simplex_jax._src.models.records import Array, Files, Saved
 from simplex_jax._src.models.topics import editing, tables
 from simplex_jax._src.models.topics.report import (
@@ -130,10 +128,10 @@ def _trends(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
     columns: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for record in fitted.effects:
         if record["kind"] == "mean":
-            columns.setdefault(column_of(record), {}).setdefault(record["topic"], []).append(record)
+            columns.setdefault(record["column"], {}).setdefault(record["topic"], []).append(record)
     result = []
     for column, topics in columns.items():
-        labels = [_label(record) for record in next(iter(topics.values()))]
+        labels = _labels(column, next(iter(topics.values())))
         if len(labels) < 2:
             continue
         ordered = all(map(_ORDERED.fullmatch, labels))
@@ -148,17 +146,18 @@ def _trends(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
     return result
 
 
-def _label(record: Mapping[str, Any]) -> str:
-    """Return the group of a record, or its number with at most six digits."""
-    label = record["term"].removeprefix(f"{column_of(record)}=")
-    with suppress(ValueError):
-        return f"{float(label):.6g}"
-    return label
+def _labels(column: str, records: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the groups of a column as they are, or its numbers with at most six digits."""
+    whole = [record["term"].removeprefix(f"{column}=") for record in records]
+    short = [f"{float(label):.6g}" if _FRACTION.fullmatch(label) else label for label in whole]
+    return short if len(set(short)) == len(whole) else whole
 
 
 _ENDS = ("mean", "lower", "upper")
 _ORDERED = re.compile(r"-?\d[\d.e+-]*|\[\S+, \S+\)")
 """Labels of numbers, dates and ranges of them, as `covariates` makes them."""
+_FRACTION = re.compile(r"-?\d+\.\d+")
+_START = re.compile(r"\[?(-?\d+(?:\.\d*)?(?:e[+-]?\d+)?)")
 
 _WIDTH, _HEIGHT = 200, 52  # of a drawing of `over_time.html`
 _MOST_GROUPS = 6
@@ -168,7 +167,7 @@ def _line(labels: Sequence[str], numbers: Mapping[str, np.ndarray], sure: bool) 
     """Return a line over ordered labels, and its band if the interval is sure."""
     mean = numbers["mean"]
     most = max(float(numbers["upper" if sure else "mean"].max()), 1e-12)
-    x = np.linspace(0, _WIDTH, len(labels))
+    x = _WIDTH * _places(labels)
     y = {name: _HEIGHT * (1 - np.clip(array / most, 0, 1)) for name, array in numbers.items()}
     shown = dict.fromkeys([0, int(mean.argmax()), len(labels) - 1])
     return {
@@ -176,6 +175,14 @@ def _line(labels: Sequence[str], numbers: Mapping[str, np.ndarray], sure: bool) 
         "band": _points([*x, *x[::-1]], [*y["lower"], *y["upper"][::-1]]) if sure else None,
         "shown": [(labels[place], float(mean[place])) for place in shown],
     }
+
+
+def _places(labels: Sequence[str]) -> np.ndarray:
+    """Return where ordered labels begin, from 0 to 1; evenly spaced if their numbers do not say."""
+    starts = np.array([float(found[1]) for label in labels if (found := _START.match(label))])
+    if len(starts) < len(labels) or not (np.diff(starts) > 0).all():
+        return np.linspace(0, 1, len(labels))
+    return (starts - starts[0]) / (starts[-1] - starts[0])
 
 
 def _groups(labels: Sequence[str], numbers: Mapping[str, np.ndarray], sure: bool) -> dict[str, Any]:
@@ -441,7 +448,8 @@ def _effect(record: dict[str, Any], topics: int) -> dict[str, Any]:
     numbers = {name: float(record[name]) for name in ("mean", "sd", "lower", "upper")}
     if not 0 <= (topic := int(record["topic"])) < topics:
         raise ValueError("no such topic")
-    return {"topic": topic, "term": str(record["term"]), "kind": str(record["kind"]), **numbers}
+    texts = {name: str(record[name]) for name in ("column", "term", "kind")}
+    return {"topic": topic, **texts, **numbers}
 
 
 def _pair(record: dict[str, Any], topics: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ the proportions of a document sum to less than 1.
 import abc
 import dataclasses
 import operator
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -381,6 +382,8 @@ def _with_documents(
     if documents.names != fitted.names:
         raise ValueError("corpus: these are not the documents of the fit: their names differ")
     counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
+    if counts.sum() != fitted.corpus.get("tokens", counts.sum()):
+        raise ValueError("corpus: these are not the documents of the fit: their tokens differ")
     topics = result.topics[merged]
     result.coherence[merged] = coherence(topics, counts)
     if result.examples:
@@ -395,7 +398,8 @@ def _with_documents(
 
 def _reranked(result: Any, topic: int, known: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the documents with most of a merged topic."""
-    entries = {entry["name"]: entry for entry in known}
+    often = Counter(result.names)
+    entries = {entry["name"]: entry for entry in known if often[entry["name"]] == 1}
     shares = result.proportions[:, topic]
     best = np.argsort(-shares, kind="stable")[:MOST_DOCUMENTS]
     return [

@@ -23,6 +23,7 @@ from jax.typing import ArrayLike
 from simplex_jax._src import sharded_rows
 from simplex_jax._src.base import State
 from simplex_jax._src.corpus import device, split_tokens
+from simplex_jax._src.corpus.corpus import checked_counts
 from simplex_jax._src.corpus.device import DeviceCorpus
 from simplex_jax._src.draws.keys import fold_in
 from simplex_jax._src.evaluate import windows
@@ -48,11 +49,12 @@ class Completion(NamedTuple):
     counts: jax.Array  # how often each occurs, float32 [n]
 
 
-def completion(observed: sp.csr_array, target: sp.csr_array) -> Completion:
+def completion(observed: Any, target: Any) -> Completion:
     """Put held-out documents on the device, from counts [D, V] of their two halves.
 
-    Halves of different shapes, or without a target token, raise a ValueError.
+    Halves that are no counts, of different shapes, or without a target token raise a ValueError.
     """
+    observed, target = (checked_counts(half, "heldout") for half in (observed, target))
     if observed.shape != target.shape:
         raise ValueError(
             f"observed {observed.shape} and target {target.shape} must have the same shape"

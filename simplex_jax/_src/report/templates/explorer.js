@@ -104,7 +104,7 @@
       if (dropped) lines.push(`drop ${k}`);
       else if (into === null) {
         const group = edits.flatMap((edit, i) => (!edit.dropped && root(i) === k ? [i] : []));
-        if (group.length > 1 || name !== data.topics[k].name) lines.push(`${group.join("+")}\t${name}`.trim());
+        if (group.length > 1 || (name && name !== data.topics[k].name)) lines.push(`${group.join("+")}\t${name}`.trim());
       }
     });
     return lines;
