@@ -93,6 +93,9 @@ def test_it_ends_at_its_limits_and_says_which():
     assert (end_of(hook), hook.reason, hook.ended(0.0)) == (77, "limit", True)
     hook = goal_of(limit=77, seconds=0.5, **never)
     assert (end_of(hook), hook.reason, hook.ended(0.0)) == (50, "clock", False)
+    hook.load(hook.save())
+    assert (hook.reason, hook.ended(0.49), hook.reason) == ("", False, "")
+    assert (hook.ended(0.5), hook.reason) == (True, "clock")
 
 
 def test_the_checks_of_a_run_depend_on_its_updates_alone():

@@ -235,13 +235,14 @@ def test_samples_go_along_to_files_but_not_to_another_place(tmp_path):
     assert steps_of(None, tmp_path / "b") == [40, 48, 64]
 
 
-def test_samples_that_an_ended_run_has_removed_are_not_missed(tmp_path):
+@pytest.mark.parametrize("steps", [17, 33])
+def test_samples_that_an_ended_run_has_removed_are_not_missed(tmp_path, steps):
     """Those that do not count any more go at the end, after the last checkpoint."""
     hook = gathering.Kept(lambda event: {}, 20, windows.doubling(1), Folder(tmp_path, "this run"))
-    for step in range(1, 18):
+    for step in range(1, steps + 1):
         hook.sample(event(step))
     saved = hook.save()
-    hook.finish(event(17))
+    hook.finish(event(steps))
     assert len(hook.save()) < len(saved)
     again = gathering.Kept(lambda event: {}, 20, windows.doubling(1), Folder(tmp_path, "this run"))
     again.load(saved)

@@ -246,7 +246,7 @@ def test_bad_arguments_are_named(getkey):
         sgrhmc.build(GIVEN, 0.0, 0.1)
     with pytest.raises(ValueError, match="position"):
         sgrhmc.build(GIVEN, 0.1, 0.1).init(getkey(), [0.5, -0.5])
-    with pytest.raises(ValueError, match=r"position must be positive .* index \(1,\)"):
+    with pytest.raises(ValueError, match=r"position .* index \(1,\)"):
         sgrhmc.build(GIVEN, 0.1, 0.1).init(getkey(), [0.5, 0.0, 0.5])
 
 
@@ -258,11 +258,11 @@ def test_a_traced_start_without_mass_is_nan(getkey):
 
 
 def test_no_weight_is_nearer_to_0_than_the_law_has_it(getkey):
-    """P(theta < e^-67) is 2e-9; phases rounded to 0 made it 3e-5, or 208 of these 8 million."""
+    """P(theta < e^-80) is 4e-11, for 8 million; phases that are rounded to 0 led to e^-187."""
     kernel = sgrhmc.build(GIVEN, 0.3, 0.5)
     state = kernel.init(getkey(), jnp.ones((2000, 4)))
     stream = batches.full(jnp.zeros((2000, 4)))
-    smallest = driver.run(
+    log_thetas = driver.run(
         getkey(), kernel, state, stream, 1000, collect=lambda s, _: s.position + s.log_total
     )[1]
-    assert (np.asarray(smallest) < -67).sum() <= 2
+    assert float(log_thetas.min()) > -80

@@ -145,8 +145,6 @@ class Goal(Hook):
     def _check(self, event: Event, done: int) -> bool:
         traces = self._traces()
         level = self._measure(event, traces)
-        if level is not None and not math.isfinite(level):  # which tells nothing, nor ever settles
-            level = None
         self._levels.append([done, math.nan if level is None else level])
         if not self._active:
             return False

@@ -192,7 +192,7 @@ def bars(
 def mixing(
     diagnostics: Mapping[str, Mapping[str, float | None]] | None,
 ) -> dict[str, Any]:
-    """Return the quantities that mix worst, for `mixing.html`, and limits that pages tell."""
+    """Return the quantities that mix worst, for `mixing.html`, and thresholds that pages state."""
     rows = [
         (name, measured(entry.get("rhat")), measured(entry.get("ess")))
         for name, entry in (diagnostics or {}).items()

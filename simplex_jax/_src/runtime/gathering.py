@@ -274,11 +274,14 @@ class Kept(Hook):
         for number in in_files:
             if steps[number] > self._held[number].step:
                 del self._held[number]
-        # A run that has ended may have removed those of earlier segments after its last checkpoint.
-        for number in self._old():
-            if steps.get(number, 0) < 0:
-                del self._held[number]
+        # A run that has ended may have removed those of the first segment after its checkpoint.
         in_files = [number for number in in_files if number in self._held]
+        first = min((self._held[number].segment for number in in_files), default=0)
+        of_first = [number for number in in_files if self._held[number].segment == first]
+        if len(of_first) < len(in_files) and all(steps[number] < 0 for number in of_first):
+            for number in of_first:
+                del self._held[number]
+            in_files = [number for number in in_files if number not in of_first]
         if lost := [number for number in in_files if steps[number] < 0]:
             warnings.warn(
                 f"{len(lost)} of {len(in_files)} samples that the run had kept are no longer in "

@@ -14,7 +14,7 @@ import numpy as np
 from simplex_jax._src.corpus.files import DAMAGED, unpacked_limit
 
 VOCABULARY = "vocabulary.txt"
-FORMAT = 3
+FORMAT = 4
 """Version of the files of a run, increased when their contents change."""
 """The file of the words of a run, one per line."""
 

@@ -14,7 +14,8 @@ from simplex_jax._src.base import Info, Kernel, Position, PyTree, State, bind
 from simplex_jax._src.estimators import Estimator, no_memory
 from simplex_jax._src.samplers import scir, sgrhmc, sgrld, smld
 
-ON_SIMPLEX = {scir.build, sgrhmc.build, sgrld.build, smld.build}
+INSIDE = {sgrhmc.build, smld.build}  # which would keep a probability of 0
+ON_SIMPLEX = {scir.build, sgrld.build, *INSIDE}
 
 
 class OptaxState(NamedTuple):
@@ -78,15 +79,17 @@ def to_optax(build: Callable[..., Kernel], key: jax.Array, size: float = 1, **op
     import optax  # type: ignore[import-untyped]
 
     kernel = build(Estimator(no_memory, bind(_counts_or_gradient, arguments.size(size))), **options)
-    on_simplex = getattr(build, "func", build) in ON_SIMPLEX
+    sampler = getattr(build, "func", build)
 
     def init(params: Position) -> OptaxState:
         key_init, key_run = jax.random.split(key)
         jax.tree.map(_check_precise, params)
         start = params
-        if on_simplex:
+        if sampler in ON_SIMPLEX:
             jax.tree.map(_check_normalised, params)
-            # Logarithms may underflow; only `smld` keeps more of where it starts than the position.
+            if sampler in INSIDE:
+                jax.tree.map(_check_inside, params)
+            # Probabilities may underflow; the position is the parameters, not this.
             tiny = jnp.finfo(jnp.float32).tiny
             start = jax.tree.map(lambda leaf: jnp.maximum(jnp.exp(leaf), tiny), params)
         chain = kernel.init(key_init, start)
@@ -121,7 +124,7 @@ def _check_precise(leaf: jax.Array) -> None:
     dtype = jnp.result_type(leaf)
     if jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32:
         raise ValueError(
-            f"to_optax samples parameters of 32 or 64 bits; there are {dtype}: keep a copy of them "
+            f"to_optax samples parameters of 32 or 64 bits; these are {dtype}: keep a copy of them "
             "in float32, and cast it in the loss"
         )
 
@@ -132,3 +135,8 @@ def _check_normalised(log_p: jax.Array) -> None:
     arguments.require(
         "the log of the sum of exp(parameters)", total, abs(total) < 1e-3, f"0: {needs}"
     )
+
+
+def _check_inside(log_p: jax.Array) -> None:
+    needs = "finite: a probability of 0 would stay 0"
+    arguments.require("log-probabilities of this sampler", log_p, log_p > -jnp.inf, needs)

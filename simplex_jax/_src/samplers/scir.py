@@ -25,8 +25,8 @@ class Info(NamedTuple):
         clamped: Fraction of estimated counts that were negative and set to 0.
         smallest: Smallest log-probability.
         inflation: Factor by which the standard deviations of the probabilities are too wide, as
-            counts are estimated; 1 with exact counts, for which those of a batch as large as the
-            data are taken; None if the estimator has no `scale`. See `build`.
+            counts are estimated; 1 with exact counts, as those of a batch as large as the data are
+            taken to be; None if the estimator has no `scale`. See `build`.
     """
 
     step_size: jax.Array

@@ -69,7 +69,7 @@ def init(
 ) -> State:
     """Start from probability vectors, leaves [..., K], with momenta drawn from N(0, 1).
 
-    Positive weights are normalised; no move leaves a weight of 0. The first update draws a carried
+    Positive weights are normalised; a weight of 0 would stay 0. The first update draws a carried
     total from its stationary distribution. `alpha` is only checked.
 
     Raises:
@@ -181,7 +181,7 @@ def _attracted(
     phase = jnp.where(counted, turns - jnp.floor(turns), jax.random.uniform(key, r.shape, r.dtype))
     falling = ndtri(jnp.clip(-turns, limits.tiny, 0.5))
     # After whole turns, and if drawn, a phase is a multiple of a unit, and 0 stands for up to half.
-    unit = limits.eps * jnp.where(counted, turns, 0.5)
+    unit = limits.eps * jnp.where(counted, turns, 1)
     least = jnp.where(turns < 1, limits.tiny, unit / 2)
     new_x = jnp.where(turns < 0, falling, -ndtri(jnp.clip(phase, least, 1 - limits.epsneg)))
 

@@ -188,8 +188,9 @@ def test_coherence_and_documents_of_a_merged_topic_need_the_corpus(fitted, count
 
 
 def test_documents_of_one_name_do_not_have_the_words_of_another(fitted):
-    twice = dataclasses.replace(fitted, names=tuple(f"d{d // 2}" for d in range(len(fitted.names))))
-    twice.examples[1][0]["name"] = "d0"
+    names = tuple(f"d{d // 2}" for d in range(len(fitted.names)))
+    examples = [[entry | {"name": "d0"} for entry in entries] for entries in fitted.examples]
+    twice = dataclasses.replace(fitted, names=names, examples=examples)
     assert not any(entry["words"] for entry in twice.merge([1, 3]).examples[1])
 
 

@@ -48,10 +48,13 @@ def fit(num_topics=3, words=40, documents=30, seed=0, **changes):
             for k, d in enumerate(shares.argmax(axis=0))
         ],
         "effects": [
-            {"topic": k, "column": term, "term": term, "kind": kind}
+            {"topic": k, "column": column, "term": term, "kind": kind}
             | {"mean": 0.2 + k / 10, "lower": -0.01, "upper": 0.5}
             for k in range(num_topics)
-            for term, kind in ((f"{ATTACKS[1]}=R", "mean"), ("age: >=9 - <=8", "difference"))
+            for column, term, kind in (
+                (ATTACKS[1], f"{ATTACKS[1]}=R", "mean"),
+                ("age", "age: >=9 - <=8", "difference"),
+            )
         ],
         "settings": lda.Options(num_topics, chains=1, seed_words=[f"{ATTACKS[0]}: word0"]),
         "corpus": {"documents": documents, "tokens": 1000, "vocabulary": words},

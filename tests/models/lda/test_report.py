@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.fits import topic_fit
 
+from simplex_jax._src.evaluate import matching
 from simplex_jax._src.evaluate.diagnostics import chain_notes, few_samples
 from simplex_jax._src.evaluate.intervals import beta_interval
 from simplex_jax._src.models import files, lda
@@ -84,6 +85,7 @@ def write(path, top=None, *, mean=MEAN, **changes):
 def test_page_is_whole_and_needs_no_network(tmp_path):
     """Its script is tested in test_explorer."""
     html = write(tmp_path / "report.html")
+    assert f" at least {matching.SAME}; " in html
     page = Page(html)
     tags = {tag for tag, _ in page.tags}
     assert not tags & {"link", "img", "iframe", "object", "base", "form"}
@@ -324,6 +326,8 @@ def by(column, labels):
     [
         ["02139", "1_0", "1234567", "1234568", "infinity"],
         ["1.10", "1.1"],
+        ["1.10", "1.2", "beta"],
+        ["0.50", "1.00"],
         ["0.12345678", "0.12345679"],
     ],
 )
@@ -340,6 +344,7 @@ def test_groups_that_look_like_numbers_are_named_as_they_are(tmp_path, labels):
         (["1910-1919", "1950-1959", "1960-1969"], [0, 160, 200]),
         (["[0.1, 0.2)", "[0.2, 0.3)", "[0.5, 0.6)"], [0, 50, 200]),
         (["1914", "1961.5", "2009"], [0, 100, 200]),
+        (["1", "1e10", "1e999"], [0, 100, 200]),
         (["2020-01-01", "2020-03-01", "2020-12-01"], [0, 100, 200]),
     ],
 )

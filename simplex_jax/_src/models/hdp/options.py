@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from simplex_jax._src.corpus import Corpus
+from simplex_jax._src.corpus.corpus import checked_counts
 from simplex_jax._src.models import growth
 from simplex_jax._src.models.hdp.kernel import BETA, check_capacity
 from simplex_jax._src.models.options import KEPT, MOST_CONCENTRATION, check_priors, override
@@ -158,7 +159,9 @@ def resolve_options(data: Corpus, heldout: Any, options: Options) -> Options:
     if fewest > topics:
         raise ValueError(f"fewest_topics must be at most initial_topics, {topics}; it is {fewest}")
     # Traces and thinned samples cost next to nothing.
-    evaluation = SWEEPS * float(heldout[0].sum()) / size.tokens if heldout is not None else 0.0
+    evaluation = 0.0
+    if heldout is not None:
+        evaluation = SWEEPS * float(checked_counts(heldout[0], "heldout").sum()) / size.tokens
     length = session.length(
         1,
         options,

@@ -22,6 +22,7 @@ from simplex_jax._src.cli.commands import Commands, load
 from simplex_jax._src.cli.console import one_line_errors, usage
 from simplex_jax._src.cli.options import declared_options
 from simplex_jax._src.corpus import Corpus, store, vocabulary
+from simplex_jax._src.corpus.files import STANDARD_INPUT
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.evaluate import covariates, matching
 from simplex_jax._src.models import files
@@ -391,7 +392,7 @@ def _following(fitted: Fit, source: dict[str, Any], directory: str) -> dict[str,
     run, input = shlex.quote(directory), source["input"]
     commands = {}
     kept = _has_draws(Path(directory) / directories.SAMPLES)
-    if kept and (input is None or source["reading"].get("format") in _WITH_COLUMNS):
+    if kept and (input is None or _has_columns(source)):
         # Reading the columns is cheap beside the effects, if there are any.
         dated = _years(source) if fitted.effects or input is None else None
         effects = f"simplex-jax lda effects --model {run} --by"
@@ -496,7 +497,7 @@ def _lost(before: Fit, fitted: Fit, run: str) -> Iterator[str]:
             yield f"{'by group:':12} simplex-jax lda effects {asked}"
 
 
-# Tokens of the documents in all draws, for half a minute on two cores; without years, for less.
+# Tokens of the documents in all draws, for half a minute on two cores; less without years of all.
 _MOST_DRAWN, _FEW_DRAWN = 4e7, 1e7
 _MOST_PAIRS = 4e9  # pairs of topics in documents, in all draws, for ten seconds
 _WIDTHS, _MOST_BINS = (1, 2, 5, 10, 20, 25, 50, 100, 250, 500, 1000, 10_000), 12  # years
@@ -509,9 +510,9 @@ def _years(source: dict[str, Any]) -> tuple[str, np.ndarray] | None:
     """
     if source["input"] is None:
         return "year", np.array(corpora.embedded_years(), float)
-    place, reading = Path(source["input"]), source["reading"]
-    if reading.get("format") not in _WITH_COLUMNS or reading.get("stream"):
+    if not _has_columns(source):
         return None
+    place, reading = Path(source["input"]), source["reading"]
     # What cannot be read as years, or not any more, is left to `effects`.
     columns: Sequence[str] = ()
     with suppress(ValueError, OSError):
@@ -528,7 +529,12 @@ def _years(source: dict[str, Any]) -> tuple[str, np.ndarray] | None:
 
 _DATED = re.compile(r"(?<![a-z])(years?|dates?)(?![a-z])", re.IGNORECASE)
 _LEAST_YEAR, _MOST_YEAR = 1000, 2500
-_WITH_COLUMNS = {"csv", "tsv", "jsonl", "h5ad"}  # formats
+
+
+def _has_columns(source: dict[str, Any]) -> bool:
+    """Return whether the file of a run's documents has other columns, and can be read again."""
+    formats = ("csv", "tsv", "jsonl", "h5ad")
+    return source["input"] != str(STANDARD_INPUT) and source["reading"].get("format") in formats
 
 
 # INPUT, --observed, --target

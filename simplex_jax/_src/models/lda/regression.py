@@ -93,11 +93,11 @@ class Effects(NamedTuple):
     warnings: tuple[str, ...]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a record for each topic and term, with numbers: mean, sd, lower, upper.
+        """Yield a record for each topic and term.
 
-        Its keys are topic, column, term, kind and these. A term is `party=R`, of the kind "mean",
-        `party: R - D`, a "difference", or `year: slope`, a "slope".
-        To make a data frame: `pandas.DataFrame(effects.rows())`.
+        Its keys are topic, column, term, kind, mean, sd, lower and upper. A term is `party=R`, of
+        the kind "mean", `party: R - D`, a "difference", or `year: slope`, a "slope". To make a data
+        frame: `pandas.DataFrame(effects.rows())`.
         """
         for topic in range(len(self.mean)):
             for place, term in enumerate(self.terms):

@@ -7,6 +7,7 @@ fit.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -147,16 +148,22 @@ def _trends(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
 
 
 def _labels(column: str, records: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the groups of a column as they are, or its numbers with at most six digits."""
+    """Return the groups of a column as they are, or its numbers with at most six digits.
+
+    Numbers are what `covariates` writes as such, with ten digits, if all labels are.
+    """
     whole = [record["term"].removeprefix(f"{column}=") for record in records]
-    short = [f"{float(label):.6g}" if _FRACTION.fullmatch(label) else label for label in whole]
-    return short if len(set(short)) == len(whole) else whole
+    with suppress(ValueError):
+        numbers = [float(label) for label in whole]
+        short = [f"{number:.6g}" for number in numbers]
+        if whole == [f"{number:.10g}" for number in numbers] and len({*short}) == len(short):
+            return short
+    return whole
 
 
 _ENDS = ("mean", "lower", "upper")
 _ORDERED = re.compile(r"-?\d[\d.e+-]*|\[\S+, \S+\)")
 """Labels of numbers, dates and ranges of them, as `covariates` makes them."""
-_FRACTION = re.compile(r"-?\d+\.\d+")
 _START = re.compile(r"\[?(-?\d+(?:\.\d*)?(?:e[+-]?\d+)?)")
 
 _WIDTH, _HEIGHT = 200, 52  # of a drawing of `over_time.html`
@@ -180,7 +187,8 @@ def _line(labels: Sequence[str], numbers: Mapping[str, np.ndarray], sure: bool) 
 def _places(labels: Sequence[str]) -> np.ndarray:
     """Return where ordered labels begin, from 0 to 1; evenly spaced if their numbers do not say."""
     starts = np.array([float(found[1]) for label in labels if (found := _START.match(label))])
-    if len(starts) < len(labels) or not (np.diff(starts) > 0).all():
+    ordered = np.isfinite(starts).all() and (np.diff(starts) > 0).all()
+    if len(starts) < len(labels) or not ordered:
         return np.linspace(0, 1, len(labels))
     return (starts - starts[0]) / (starts[-1] - starts[0])
 

@@ -164,7 +164,8 @@ class Editable(TopicFit):
 
         Raises:
             ValueError: A topic does not exist or is given twice, the fit kept no samples or too
-                few, or it is one of `sam`, whose topics cannot be merged.
+                few, `corpus` has other documents, or it is one of `sam`, whose topics cannot be
+                merged.
 
         Example:
             >>> import scipy.sparse as sp
@@ -382,7 +383,8 @@ def _with_documents(
     if documents.names != fitted.names:
         raise ValueError("corpus: these are not the documents of the fit: their names differ")
     counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
-    if counts.sum() != fitted.corpus.get("tokens", counts.sum()):
+    tokens = counts.sum(dtype=np.int64)
+    if tokens != fitted.corpus.get("tokens", tokens):
         raise ValueError("corpus: these are not the documents of the fit: their tokens differ")
     topics = result.topics[merged]
     result.coherence[merged] = coherence(topics, counts)

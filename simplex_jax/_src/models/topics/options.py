@@ -14,8 +14,8 @@ class TopicOptions(RunOptions):
     """Run options shared by these models."""
 
     engine: str | None = option(
-        "Where sweeps over the tokens of the training run: native is C++ on CPUs, xla runs "
-        "everywhere. Blocked sweeps always run by xla.",
+        "Where the sweeps of the training run: native is C++ on CPUs, xla runs everywhere. "
+        "Blocked sweeps always run by xla.",
         default=None,
         choices=ENGINES,
         unset="native where it works",
