@@ -572,6 +572,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "dpm_peers_scales": dpm_peers_scales,
     "dtm": dtm,
     "dtm_peers": dtm_peers,
+    "dtm_peers_ap_nips": dtm_peers,
     "dtm_gensim": dtm_gensim,
     "dtm_calibration": dtm_calibration,
     "simplex_wide": simplex_wide_sizes,
