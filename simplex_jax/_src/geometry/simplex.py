@@ -83,20 +83,18 @@ def log_position(position: Position) -> Position:
     )
 
 
-def log_interior(position: Position) -> Position:
-    """Return log-probabilities as `log_position` does, of weights that must all be positive.
-
-    Where they are traced and are not, the result is NaN.
+def interior(log_p: Position) -> Position:
+    """Return log-probabilities that must all be of positive ones, NaN where traced ones are not.
 
     Raises:
-        ValueError: As of `log_position`, or a weight is 0.
+        ValueError: A probability is 0.
     """
 
     def inside(leaf: jax.Array) -> jax.Array:
         arguments.require("position", jnp.exp(leaf), leaf > -jnp.inf, "positive everywhere")
         return jnp.where(leaf > -jnp.inf, leaf, jnp.nan)
 
-    return jax.tree.map(inside, log_position(position))
+    return jax.tree.map(inside, log_p)
 
 
 def like(name: str, tree: PyTree, position: Position) -> list[jax.Array]:

@@ -70,6 +70,7 @@ def render(
         "effects": [],
         "speed": None,
         "script": None,
+        "same": SAME,
         **mixing(fitted.diagnostics),
         **report.context(fitted, most),
     }
@@ -192,7 +193,7 @@ def bars(
 def mixing(
     diagnostics: Mapping[str, Mapping[str, float | None]] | None,
 ) -> dict[str, Any]:
-    """Return the quantities that mix worst, for `mixing.html`, and thresholds that pages state."""
+    """Return the variables of the template `mixing.html`: the quantities that mix worst."""
     rows = [
         (name, measured(entry.get("rhat")), measured(entry.get("ess")))
         for name, entry in (diagnostics or {}).items()
@@ -203,7 +204,6 @@ def mixing(
         "more_diagnostics": max(0, len(rows) - MOST_DIAGNOSTICS),
         "enough": ENOUGH,
         "large_rhat": LARGE_RHAT,
-        "same": SAME,
     }
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from simplex_jax._src.corpus.files import DAMAGED, unpacked_limit
 
 VOCABULARY = "vocabulary.txt"
+"""The file of the words of a run, one per line."""
 FORMAT = 4
 """Version of the files of a run, increased when their contents change."""
-"""The file of the words of a run, one per line."""
 
 _DIFFERENT = "the files belong to different runs"
 _DAMAGED = (*DAMAGED, OSError, ValueError, LookupError, MemoryError)

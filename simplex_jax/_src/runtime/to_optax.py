@@ -55,7 +55,8 @@ def to_optax(build: Callable[..., Kernel], key: jax.Array, size: float = 1, **op
     Raises:
         ImportError: Optax is not installed.
         ValueError: `size` is not positive; when used, there are no parameters, they have
-            fewer than 32 bits, or those of a simplex kernel are not normalised log-probabilities.
+            fewer than 32 bits, or those of a simplex kernel are not normalised log-probabilities,
+            for `sgrhmc` and `smld` of positive probabilities.
 
     Example: weights of a mixture are sampled, given the average log likelihood of the data.
 

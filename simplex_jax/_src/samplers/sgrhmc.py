@@ -78,7 +78,7 @@ def init(
     """
     key_start, key_momentum = jax.random.split(key)
     start = expanded.init(key_start, position, estimator=estimator, alpha=alpha, total=total)
-    start = start._replace(position=simplex.log_interior(position))
+    start = start._replace(position=simplex.interior(start.position))
     return State(*start, momentum=euler.normal_like(key_momentum, start.position))
 
 

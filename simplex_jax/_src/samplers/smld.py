@@ -67,7 +67,7 @@ def init(
             its categories.
     """
     reference = _checked_reference(reference, linearised)
-    log_omega = simplex.log_interior(position)
+    log_omega = simplex.interior(simplex.log_position(position))
     if alpha is not None:
         simplex.like("alpha", alpha, log_omega)
     for leaf in jax.tree.leaves(log_omega):
