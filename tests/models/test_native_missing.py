@@ -1,6 +1,7 @@
 """A package without native code says so at the first fit, and how to get it."""
 
 import dataclasses
+import os
 import shutil
 import subprocess
 import sys
@@ -35,10 +36,16 @@ print(*[one.message for one in caught if one.category is NativeCodeWarning], sep
 
 
 def said(folder, other="", **variables):
+    # The processes compile the same sweeps by XLA, as fast as the tests and once.
+    compiling = {
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
+        "JAX_COMPILATION_CACHE_DIR": os.environ["SIMPLEX_JAX_TEST_PROGRAMS"],
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.replace("OTHER", other)],
         cwd=folder,
-        env={"PATH": "", "JAX_PLATFORMS": "cpu"} | variables,
+        env={"PATH": "", "JAX_PLATFORMS": "cpu"} | compiling | variables,
         capture_output=True,
         text=True,
         check=True,
