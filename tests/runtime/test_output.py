@@ -107,6 +107,14 @@ def test_a_killed_process_keeps_the_old_file(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted(foreign)
 
 
+def test_ends_of_lines_within_fields_stay_in_them(tmp_path):
+    rows = [["a\rb", "c\nd"], ["e\r\n", 'f"\r'], ["\r", "1,5"]]
+    output.write_csv(path := tmp_path / "names.csv", ["name", "other"], rows)
+    with path.open(newline="") as file:
+        assert list(csv.reader(file)) == [["name", "other"], *rows]
+    assert path.read_bytes().startswith(b"name,other\n")
+
+
 def test_an_error_in_a_row_keeps_the_old_csv(tmp_path):
     path = tmp_path / "topics.csv"
     output.write_csv(path, ["topic", "word"], [[0, 'a "quoted", word'], [1, "naïve"]])

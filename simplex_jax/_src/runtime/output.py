@@ -159,8 +159,7 @@ def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[o
     """Write a comma-separated file with one header line, atomically."""
     with replacing(path) as file:
         # File names may contain surrogates, which are not valid text.
-        text = codecs.getwriter("utf-8")(file, "replace")
-        writer = csv.writer(text, lineterminator="\n")
+        writer = csv.writer(_Lines(codecs.getwriter("utf-8")(file, "replace")))
         writer.writerow(header)
         for number, row in enumerate(rows, start=1):
             if len(row) != len(header):
@@ -168,6 +167,20 @@ def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[o
                     f"rows: row {number} has {len(row)} fields and the header {len(header)}"
                 )
             writer.writerow(row)
+
+
+class _Lines:
+    """Rows of `csv` on lines that end in a newline.
+
+    `csv` quotes a field that has characters of its line terminator, by default a carriage return
+    and a newline: both stay within it.
+    """
+
+    def __init__(self, text: codecs.StreamWriter) -> None:
+        self._text = text
+
+    def write(self, row: str) -> None:
+        self._text.write(row.removesuffix("\r\n") + "\n")
 
 
 def write_npz(path: str | Path, arrays: Mapping[str, ArrayLike | Sequence[str]]) -> None:

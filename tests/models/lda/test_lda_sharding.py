@@ -47,6 +47,15 @@ for name, count, chains, learn in (
         "compiled": driver._advance._cache_size() - compiled,
     }
 
+# A weight of 0 is refused by the samplers that it would stop, as on one device.
+found["zeros"] = {}
+for sampler in ("scir", "sgrhmc", "smld"):
+    kernel, _ = lda.build(corpus, (3, 11), sampler=sampler, batch_size=8, devices=jax.devices()[:2])
+    try:
+        kernel.init(jax.random.key(1), jnp.ones((3, 11)).at[1, 2].set(0))
+    except ValueError as error:
+        found["zeros"][sampler] = str(error)
+
 # Topics that do not share out evenly, with everything that goes by their rows.
 def moved(count, **options):
     devices = jax.devices()[:count] if count else None
@@ -208,6 +217,11 @@ def result():
 def test_devices_change_no_sample(result):
     assert result["four"]["trace"] == result["one"]["trace"]
     assert result["chains on two"]["trace"] == result["chains on one"]["trace"]
+
+
+def test_a_start_at_zero_is_refused_as_on_one_device(result):
+    assert set(result["zeros"]) == {"sgrhmc", "smld"}
+    assert all("positive everywhere" in error for error in result["zeros"].values())
 
 
 def test_topics_are_shared_unevenly_without_changing_a_bit(result):

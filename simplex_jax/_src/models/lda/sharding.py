@@ -86,7 +86,10 @@ def memoised(corpus: HostCorpus, devices: Sequence[jax.Device], config: Config) 
 
 def _init(spread: Spread, key: jax.Array, position: jax.Array) -> State:
     # Not traced, so that errors are raised here and rounding is that of a single device.
-    return _start(spread, key, position, simplex.log_position(position))
+    log_position = simplex.log_position(position)
+    if kernel.SAMPLERS[spread.config.sampler].positive:
+        log_position = simplex.interior(log_position)
+    return _start(spread, key, position, log_position)
 
 
 @jax.jit
