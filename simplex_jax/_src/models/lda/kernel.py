@@ -39,7 +39,6 @@ class Sampler(NamedTuple):
     update: Callable  # likewise
     limit: float = math.inf  # smallest step size that diverges, whatever the data
     weighted: bool = True  # whether it moves weights, which have a total
-    positive: bool = False  # whether no weight may be 0 at the start
     shared: bool = False  # whether devices can share its rows, see `samplers.rows`
     measures: tuple[str, ...] = ()  # fields of its Info that an evaluation records
 
@@ -47,8 +46,8 @@ class Sampler(NamedTuple):
 SAMPLERS = {
     "scir": Sampler(scir.init, scir.update, shared=True),
     "sgrld": Sampler(sgrld.init, sgrld.update, limit=2.0),
-    "sgrhmc": Sampler(sgrhmc.init, sgrhmc.update, limit=math.pi * math.sqrt(2), positive=True),
-    "smld": Sampler(smld.init, smld.update, weighted=False, positive=True, measures=("stiffness",)),
+    "sgrhmc": Sampler(sgrhmc.init, sgrhmc.update, limit=math.pi * math.sqrt(2)),
+    "smld": Sampler(smld.init, smld.update, weighted=False, measures=("stiffness",)),
 }
 
 

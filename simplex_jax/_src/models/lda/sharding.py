@@ -23,7 +23,7 @@ from simplex_jax._src.base import Batch, Kernel, PyTree, bind
 from simplex_jax._src.corpus import device
 from simplex_jax._src.corpus.device import DeviceCorpus, HostCorpus
 from simplex_jax._src.draws.native import LIBRARY
-from simplex_jax._src.geometry import simplex
+from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.models.lda import kernel
 from simplex_jax._src.models.lda.kernel import Config, Memory, Shard, State
 from simplex_jax._src.runtime.checkpoint import Parts
@@ -31,6 +31,7 @@ from simplex_jax._src.samplers import expanded
 from simplex_jax._src.sharded_rows import Rows
 
 AXIS = "documents"
+_NO_DOCUMENTS = Estimator(lambda key: (), lambda key, memory, position, counts: (counts, memory))
 
 
 @jax.tree_util.register_dataclass
@@ -85,11 +86,11 @@ def memoised(corpus: HostCorpus, devices: Sequence[jax.Device], config: Config) 
 
 
 def _init(spread: Spread, key: jax.Array, position: jax.Array) -> State:
-    # Not traced, so that errors are raised here and rounding is that of a single device.
-    log_position = simplex.log_position(position)
-    if kernel.SAMPLERS[spread.config.sampler].positive:
-        log_position = simplex.interior(log_position)
-    return _start(spread, key, position, log_position)
+    # The sampler's own start, without documents. Not traced, so that errors are raised here and
+    # rounding is that of a single device.
+    init = kernel.SAMPLERS[spread.config.sampler].init
+    start = init(key, position, estimator=_NO_DOCUMENTS)
+    return _start(spread, key, position, start.position)
 
 
 @jax.jit
