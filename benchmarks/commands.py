@@ -4,7 +4,8 @@
 
 Each runs in a new process: "first" with an empty folder of compiled programs, "second" with what
 the first has left there. "seconds" is by the clock, "processor_seconds" that of all threads, and
-"training" the time in updates, which the other two contain. About six minutes on two quiet cores.
+"training" the time in updates, which the other two contain. Needs ../shared/data for the last, and
+about ten minutes on two quiet cores.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from typing import Any
 
 import kept
 import numpy as np
+from lda_recorder import SHARED
 
 import simplex_jax
 
@@ -34,7 +36,9 @@ COMMANDS = {
     "sam": "sam --topics 10 --passes 2",
     "dtm": "dtm",
     "dpm.fit": "",
+    "wikipedia": "lda WIKIPEDIA --topics 500 --seconds 60",
 }
+WIKIPEDIA = SHARED / "data" / "wikipedia" / "docword.wikipedia.train.txt.gz"
 FIT = """
 import sys
 import numpy as np
@@ -79,7 +83,8 @@ def both(name: str, place: Path) -> dict[str, Any]:
             row["command"] = "dpm.fit(rows, families.gaussian_of(rows), passes=1)"
             command = [sys.executable, "-c", FIT, str(place / "rows.csv")]
         else:
-            options = COMMANDS[name].replace("ROWS", str(place / "rows.csv")).split()
+            places = {"ROWS": place / "rows.csv", "WIKIPEDIA": WIKIPEDIA}
+            options = [str(places.get(word, word)) for word in COMMANDS[name].split()]
             command = [sys.executable, "-m", "simplex_jax", *options]
             if "--help" not in options:
                 command += ["--out", str(out), "--quiet"]

@@ -79,6 +79,22 @@ def draws(result: dict[str, Any]) -> Rows:
     ]
 
 
+def dirichlet_paths(result: dict[str, Any]) -> Rows:
+    """Nanoseconds a coordinate and update of paths, and effective samples of c and r."""
+    return [
+        {
+            "counts": f"{row['tokens']:,} tokens, {row['zeros']:.0%} zeros",
+            "by": "native code" if row["native"] else "XLA",
+            "by the clock": f"{row['wall ns']:,.0f}",
+            "all threads": f"{row['cpu ns']:,.0f}",
+            "updates": row["updates"],
+            "effective, c": row.get("effective c"),
+            "r": row.get("effective r"),
+        }
+        for row in result["rows"]
+    ]
+
+
 def compile_times(result: dict[str, Any]) -> Rows:
     """CPU seconds and sizes of some programs."""
     some = ("scir", "sghmc", "sgrhmc", "SCIR, one simplex", "SCIR, hierarchical")
@@ -553,6 +569,7 @@ def _span(values: list[float], digits: str = ".0f") -> str:
 TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "commands": commands,
     "draws": draws,
+    "dirichlet_paths": dirichlet_paths,
     "compile_times": compile_times,
     "compile_times.fits": compile_times_fits,
     "lda_peers": lda_peers,

@@ -376,7 +376,7 @@ def _spheres() -> list[_Claim]:
             "picture",
             f"{_sam('sam_20news', 'VI', '')}, {_sam('sam_20news', 'SGGMC', 'published')}; at "
             f"equilibrium {_sam('sam_20news', 'SGGMC, full batch', 'equilibrium')}",
-            "90 s, one seed",
+            "180 s, one seed",
         ),
         (
             "SGGMC 5(b)",
@@ -385,6 +385,6 @@ def _spheres() -> list[_Claim]:
             "open",
             "picture",
             f"{_sam('sam_wikipedia', 'VI', '')}, {_sam('sam_wikipedia', 'SGGMC', 'published')}",
-            "90 s for hours, one seed",
+            "180 s for hours, one seed",
         ),
     ]
