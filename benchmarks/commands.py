@@ -5,7 +5,7 @@
 Each runs in a new process: "first" with an empty folder of compiled programs, "second" with what
 the first has left there. "seconds" is by the clock, "processor_seconds" that of all threads, and
 "training" the time in updates, which the other two contain. Needs ../shared/data for the last, and
-about ten minutes on two quiet cores.
+ten to twenty minutes on two quiet cores.
 """
 
 import argparse
