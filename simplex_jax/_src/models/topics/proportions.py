@@ -41,6 +41,7 @@ _SWEEPS = 640
 _FEWER, _FEWEST = 8, 64  # factor by which arrays of documents shrink, and their smallest width
 _MOST_TOKENS = 2**21  # of a shard, which ends earlier if documents are long
 _MOST_SHARES = 2**22  # likewise, if there are many topics
+_IN_CACHE = 2**15  # shares of which NumPy computes all at once: intermediates stay in the cache
 _TINY = np.finfo(np.float32).tiny
 _STREAM = 0x7064  # keeps the random numbers apart from those of a fit with the same seed
 
@@ -276,9 +277,9 @@ def _average(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean proportions [B, K] and their errors [B], from at most `most` sweeps per chain.
 
-    `means` and `errors` are by document; `rows`, `waiting` and the middle axis of `totals` are by
+    `means` and `errors` are by document; `rows`, `waiting` and the first axis of `totals` are by
     slot, and the number of slots shrinks. If `waiting`, the slot sweeps document `rows`, and
-    `totals` [K, slots, chains] holds its `done` sweeps; other slots are idle. Labels are by chain
+    `totals` [slots, chains, K] holds its `done` sweeps; other slots are idle. Labels are by chain
     and token, and do not shrink.
     """
     concentrations = np.asarray(alpha, np.float32)
@@ -310,7 +311,7 @@ def _average(
         bound = np.sqrt(variance / CHAINS) / done
         swept = rows[waiting]
         errors[swept] = bound / (np.sum(concentrations) + lengths[swept])
-        means[swept] = concentrations + sums.T[waiting] / (CHAINS * done)
+        means[swept] = concentrations + sums[waiting] / (CHAINS * done)
         waiting[waiting] = errors[swept] > share_error
         unfinished = np.flatnonzero(waiting)
         if not unfinished.size or done == most:
@@ -320,9 +321,10 @@ def _average(
         width = len(rows)
         while width // _FEWER >= max(unfinished.size, _FEWEST):
             width //= _FEWER
-        places = np.pad(unfinished, (0, width - unfinished.size))
-        rows, waiting = rows[places], np.arange(width) < unfinished.size
-        totals = jax.device_put(np.take(on_host, places, axis=1))
+        if width < len(rows):
+            places = np.pad(unfinished, (0, width - unfinished.size))
+            rows, waiting = rows[places], np.arange(width) < unfinished.size
+            totals = jax.device_put(on_host[places])
         active = _in_chains(documents, rows, waiting)
     # Row sums have the same order for any number of rows.
     return means / means.sum(axis=1, keepdims=True), errors
@@ -349,17 +351,23 @@ def _in_chains(documents: Documents, rows: np.ndarray, waiting: np.ndarray) -> D
 
 
 def _pooled(totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sums over the chains, [K, B], and their squared deviations from the mean, [B].
+    """Return the sums over the chains, [B, K], and their squared deviations from the mean, [B].
 
     The deviations are those of the topic where they are largest. Chains are added in turn, and by
     NumPy, for bitwise equal results in arrays of any size: in some sizes XLA fuses a square and its
     addition, which are then rounded once.
     """
-    chains = np.moveaxis(totals, -1, 0)
-    total = functools.reduce(np.add, chains)
-    mean = total / np.float32(CHAINS)
-    squares = functools.reduce(np.add, [(chain - mean) ** 2 for chain in chains])
-    return total, squares.max(axis=0)
+    width, _, columns = totals.shape
+    sums, squares = np.empty((width, columns), np.float32), np.empty(width, np.float32)
+    step = max(1, _IN_CACHE // columns)
+    for first in range(0, width, step):
+        some = slice(first, first + step)
+        chains = np.moveaxis(totals[some], 1, 0)
+        sums[some] = functools.reduce(np.add, chains)
+        mean = sums[some] / np.float32(CHAINS)
+        deviations = functools.reduce(np.add, ((chain - mean) ** 2 for chain in chains))
+        squares[some] = deviations.max(axis=1)
+    return sums, squares
 
 
 @functools.partial(
@@ -392,7 +400,7 @@ def _sweep(
         engine=engine,
         bursts=bursts,
     )
-    counts = result.documents.reshape(len(alpha), -1, CHAINS)
+    counts = result.documents.T.reshape(-1, CHAINS, len(alpha))
     return result.labels, counts if totals is None else totals + counts
 
 
