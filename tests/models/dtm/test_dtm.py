@@ -15,7 +15,7 @@ from support.fits import assert_same
 from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import from_counts, split_tokens
 from simplex_jax._src.models import dtm
-from simplex_jax._src.models.dtm import fitting, intervals, slices
+from simplex_jax._src.models.dtm import fitting, intervals, report, slices
 from simplex_jax._src.models.topics import report as topics
 from simplex_jax._src.models.topics.concentrations import LEAST
 from simplex_jax._src.models.topics.native import library
@@ -51,6 +51,13 @@ def test_slices_of_years_decades_and_dates():
     dated = placed(["2001-12-31", "2002-01-01", "2004-06-01"])
     assert dated.slices.names == ("2001", "2002", "2004")
     assert dated.slices.gaps.tolist() == [1, 1, 2]
+    # The middle of a year of dates is in July, half a year before the next one.
+    assert dated.slices.times.tolist() == [2001.5, 2002.5, 2004.5]
+    ahead = placed(["2001-12-31", "2002-01-01"], predict=["2003-01-01", "2003-01-02"]).slices
+    assert ahead.gaps.tolist()[1:3] == [1, 0.5]
+    assert ahead.names[2:] == ("2003 (predicted)", "2003.003 (predicted)")
+    found = placed(["1914-05-01", "1919-05-01"]).slices.find("a", ["1916-07-15"])
+    assert found.tolist() == [0]
     # A hundred years are decades unless told otherwise.
     assert len(placed(np.arange(1900, 2000)).slices.names) == 10
     assert len(placed(np.arange(1900, 2000), slices="year").slices.names) == 100
@@ -92,6 +99,9 @@ def test_groups_and_groups_in_time():
     assert both.slices.parents.tolist() == [-1, 0, 1, -1, 3, 4]
     assert both.slices.gaps.tolist() == [1, 2, 6, 1, 1, 7]
     assert both.place.tolist() == [3, 4, 0, 1]
+    # A group is not predicted before its own first slice.
+    later = placed([1, 2, 5, 6], ["R", "R", "D", "D"], predict=[3]).slices
+    assert later.names == ("D, 5", "D, 6", "R, 1", "R, 2", "R, 3 (predicted)")
     assert placed(groups=[1990, 2000, 1990]).slices.names == ("1990", "2000")
     assert placed(groups=[True, False]).slices.names == ("False", "True")
 
@@ -115,6 +125,11 @@ def test_other_documents_find_their_slices():
         ({"times": [1990, None, 2000]}, r"^times: 1 of 3 .*, 'doc1'"),
         ({"times": ["1990", "soon", "2000"]}, r"times: 1 of 3 .*'soon' of 'doc1'"),
         ({"times": ["1/2/1990", "x", "2000-01-01"]}, r"^times: 2 of 3 .* '1/2/1990' of 'doc0'"),
+        ({"times": ["3/4/2020"] * 3}, r"^times: 3 of 3 .*several dates: write .* 2020-03-14$"),
+        ({"times": [20200131, 20200201, 20210101]}, r"^times: 20200131 may be a date .* hyphens"),
+        ({"times": ["20200131", "20200201", "20210101"]}, r"^times: 20200131 may be a date"),
+        ({"times": [1990, 1991, 1992], "predict": [20300101]}, r"^predict: 20300101 may be"),
+        ({"times": [1990, 1991, 1992], "slices": [1, 2]}, r"^slices .*\[1, 2\]"),
         ({"times": [1990, 2000]}, r"^times .* 3 documents; .* 2$"),
         ({"groups": ["a", "", "b"]}, r"^groups: 1 of 3 .*, 'doc1'"),
         ({"groups": ["a", "b", "c"], "slices": 3}, "give times"),
@@ -369,7 +384,8 @@ def test_a_plot_shows_words_by_slice(fitted):
     axes = fitted.plot(0, ["a", "g"])
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "g"]
     assert len(axes.lines[0].get_xdata()) == 4
-    assert len(fitted.plot(1, 3).lines) == 3
+    assert len(fitted.plot(1, 3).lines) == len(fitted.plot(1, np.int64(3)).lines) == 3
+    assert len(fitted.plot(0, "a").lines) == 1
     for wrong, message in (
         ({"topic": 2}, r"topic .* 0 to 1"),
         ({"topic": 0, "words": ["zebra"]}, "zebra"),
@@ -377,6 +393,19 @@ def test_a_plot_shows_words_by_slice(fitted):
     ):
         with pytest.raises(ValueError, match=message):
             fitted.plot(**wrong)
+
+
+def test_a_pace_is_reported_only_where_a_slice_continues_another(fitted):
+    assert "pace of the prevalence" in report.context(fitted, 3)["concentrations"]
+    one = dtm.fit(CORPUS, times=[1914] * len(YEARS), passes=25, slices="year", **OPTIONS)
+    assert "pace of the prevalence" not in report.context(one, 3)["concentrations"]
+
+
+def test_a_categorical_of_years_has_times():
+    pandas = pytest.importorskip("pandas")
+    years = pandas.Series(["1914", "1931", "1914"], dtype="category")
+    for times in (years, years.astype(int).astype("category")):
+        assert placed(times).slices.names == ("1914", "1931")
 
 
 def test_one_slice_is_said_to_be_one():

@@ -269,13 +269,14 @@ class Fit(CountFit):
                 f"is {group!r}"
             )
         some = known[group] if group is not None else next(iter(known.values()))
-        if isinstance(words, int):
+        if isinstance(words, int | np.integer):
             chosen = self.changing_words(topic, some, words)
         else:
             place = {word: w for w, word in enumerate(self.vocabulary)}
-            if missing := [word for word in words if word not in place]:
+            asked = [words] if isinstance(words, str) else words
+            if missing := [word for word in asked if word not in place]:
                 raise ValueError(f"words: {', '.join(missing)} are not in the vocabulary")
-            chosen = np.array([place[word] for word in words])
+            chosen = np.array([place[word] for word in asked])
         lower, upper = self.interval(topic, chosen)[:, some]
         return plots.curves(
             slices.times[some] if slices.timed else np.arange(len(some)),

@@ -110,7 +110,7 @@ class Options(TopicOptions):
 
 def _slices(name: str, value: Any) -> str | int | None:
     """Check `slices`: the name of a width, or a number."""
-    if value is None or value in WIDTHS:
+    if value is None or (isinstance(value, str) and value in WIDTHS):
         return value
     try:
         chosen = number(name, value, least=1)

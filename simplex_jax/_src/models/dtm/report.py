@@ -319,7 +319,7 @@ def context(fitted: Fit, top_words: int) -> dict[str, Any]:
                         fitted.prevalence_pace[0], fitted.prevalence_pace[1:]
                     )
                 }
-                if slices.timed
+                if (slices.parents >= 0).any()
                 else {}
             ),
             **(
@@ -367,7 +367,7 @@ def write(fitted: Fit, place: Path) -> None:
 def _slice(slices: Slices, t: int) -> tuple[object, ...]:
     time = slices.times[t]
     group = slices.groups[slices.group[t]] if slices.groups else ""
-    return slices.names[t], "" if np.isnan(time) else f"{time:.8g}", group
+    return slices.names[t], "" if np.isnan(time) else f"{time:.12g}", group
 
 
 def _rows_of_words(fitted: Fit) -> Iterator[tuple[object, ...]]:

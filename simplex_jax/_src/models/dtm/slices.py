@@ -14,7 +14,12 @@ import scipy.sparse as sp
 
 from simplex_jax._src.corpus import Corpus, digest, split
 from simplex_jax._src.corpus.corpus import printable
-from simplex_jax._src.corpus.frames import cells_of, texts_of
+from simplex_jax._src.corpus.frames import (
+    cells_of,
+    compact_dates,
+    doubtful_dates,
+    texts_of,
+)
 from simplex_jax._src.evaluate.covariates import Column, column
 from simplex_jax._src.evaluate.diagnostics import listed
 from simplex_jax._src.models.topics.data import (
@@ -179,7 +184,9 @@ def sliced(
     codes = np.arange(max(len(grouped.groups), 1))
     count_of = np.zeros((len(codes), len(periods)), np.int64)
     np.add.at(count_of, (np.maximum(grouped.values, 0), period), 1)
-    kept = (count_of > 0) | np.array([entry.predicted for entry in periods])
+    # A group is predicted from its own first slice on.
+    begun = np.cumsum(count_of, axis=1) > 0
+    kept = (count_of > 0) | (begun & np.array([entry.predicted for entry in periods]))
     group, own = np.nonzero(kept)
     places = np.full(kept.shape, -1)
     places[group, own] = np.arange(len(group))
@@ -224,43 +231,42 @@ def _periods(
         starts, period = np.unique(values // width, return_inverse=True)
         starts *= width
         names = [f"{x:.0f}" if width == 1 else f"{x:.0f}-{x + width - 1:.0f}" for x in starts]
+        # Whole years stand for themselves: the middle of 1910 to 1919 is 1914.5, and that of the
+        # dates in these years 1915.
+        middle = (width - 1) / 2 if (values % 1 == 0).all() else width / 2
         found = [
-            _Period(name, x + (width - 1) / 2, x, x + width)
-            for name, x in zip(names, starts, strict=True)
+            _Period(name, x + middle, x, x + width) for name, x in zip(names, starts, strict=True)
         ]
     else:
         # Equal times stay together, so slices are equal as far as whole times allow.
         distinct, place, number = np.unique(values, return_inverse=True, return_counts=True)
-        middle = (np.cumsum(number) - number / 2) / len(values)
-        _, of_time = np.unique(np.floor(middle * slices), return_inverse=True)
+        quantile = (np.cumsum(number) - number / 2) / len(values)
+        _, of_time = np.unique(np.floor(quantile * slices), return_inverse=True)
         period = of_time[place]
         ends = [distinct[of_time == i][[0, -1]] for i in range(of_time.max() + 1)]
         found = [
             _Period(name, float(values[period == i].mean()), low, np.nextafter(high, np.inf))
             for i, (name, (low, high)) in enumerate(zip(_names(ends), ends, strict=True))
         ]
-    extra = column("predict", predict).values if predict else np.zeros(0)
+    extra = np.unique(_read("predict", predict).values) if predict else np.zeros(0)
     if extra.dtype.kind != "f" or not np.isfinite(extra).all():
         raise ValueError(f"predict must be times as those of documents; it is {predict!r}")
     earliest = min(p.first for p in found)
-    for time in np.unique(extra):
+    for name, time in zip(_names([(time, time) for time in extra]), extra, strict=True):
         if time < earliest:
             raise ValueError(
-                f"predict: {_shown(time)} is before {found[0].name}, the first slice; give later "
-                "times"
+                f"predict: {name} is before {found[0].name}, the first slice; give later times"
             )
         if inside := [p.name for p in found if p.first <= time < p.last or p.time == time]:
-            raise ValueError(
-                f"predict: {_shown(time)} is in the slice {inside[0]}, which has documents"
-            )
-        found.append(_Period(f"{_shown(time)} (predicted)", time, time, time, predicted=True))
+            raise ValueError(f"predict: {name} is in the slice {inside[0]}, which has documents")
+        found.append(_Period(f"{name} (predicted)", time, time, time, predicted=True))
     order = sorted(range(len(found)), key=lambda i: found[i].time)
     rank = np.empty(len(found), np.int64)
     rank[order] = np.arange(len(found))
     return [found[i] for i in order], rank[period]
 
 
-def _names(ends: Sequence[np.ndarray]) -> list[str]:
+def _names(ends: Sequence[Sequence[float]]) -> list[str]:
     """Return names of periods by their ends, with as many digits as tell them apart."""
     names: list[str] = []
     for digits in range(6, 18):
@@ -277,26 +283,36 @@ def _shown(time: float, digits: int = 6) -> str:
 
 def _times(names: Sequence[str], times: Any) -> Column:
     """Return times as numbers, or raise a ValueError that names documents without one."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that they are taken for groups, which is an error here
-        read = column("times", times)
+    read = _read("times", times)
     _check(names, "time", read)
     if read.kind == "group":
         array, _ = cells_of("times", times)
-        wrong = [row for row, cell in enumerate(array) if _is_group(cell)]
-        shown = wrong or list(range(len(array)))
+        texts = texts_of("times", array)
+        distinct = set(texts)
+        unread = {text for text in distinct if _read("times", [text]).kind == "group"} or distinct
+        shown = [row for row, text in enumerate(texts) if text in unread]
         some = [f"{printable(array[row])!r} of {printable(names[row])!r}" for row in shown[:3]]
+        remedy = doubtful_dates(texts) or "correct them, or leave these documents out"
         raise ValueError(
             f"times: {len(shown):,} of {len(array):,} are neither numbers nor dates of one "
-            f"format, such as {', '.join(some)}: correct them, or leave these documents out"
+            f"format, such as {', '.join(some)}: {remedy}"
         )
     return read
 
 
-def _is_group(cell: Any) -> bool:
+def _read(name: str, times: Any) -> Column:
+    """Return times as a column, of groups if they cannot be read as numbers or dates."""
+    if str(getattr(times, "dtype", "")) == "category":
+        times = np.asarray(times)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return column("times", [cell]).kind == "group"
+        warnings.simplefilter("ignore")  # what it warns of is an error here
+        read = column(name, times)
+    if read.kind == "number" and compact_dates(values := read.values[np.isfinite(read.values)]):
+        raise ValueError(
+            f"{name}: {values[0]:.0f} may be a date or a number: write dates with hyphens, as "
+            "2020-03-14; of numbers subtract the first"
+        )
+    return read
 
 
 def _groups(names: Sequence[str], groups: Any) -> Column:
