@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from simplex_jax._src.cli import main
+from simplex_jax._src.cli import main, topic_files
+from simplex_jax._src.corpus import CorpusError
 from simplex_jax._src.models import lda
 from simplex_jax._src.models.lda import commands
 
@@ -276,6 +277,17 @@ def test_bad_edits_are_refused(run, tmp_path, text, message):
     assert result.exit_code == 1
     assert message in result.stderr
     assert not out.exists()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_names_that_spreadsheets_save(tmp_path, encoding):
+    path = tmp_path / "names.csv"
+    path.write_text("topic;name\n0;Boats\n1;Bälle\n", encoding)
+    if encoding == "cp1252":
+        with pytest.raises(CorpusError, match=r"names.csv:3: .*UTF-8"):
+            topic_files.read_names(path, 2)
+    else:
+        assert topic_files.read_names(path, 2) == {0: "Boats", 1: "Bälle"}
 
 
 def test_names_alone_do_not_merge(run, tmp_path):

@@ -119,7 +119,8 @@ def test_tables_are_named_by_the_columns_and_the_run_shows_them_all(place, tmp_p
 def test_what_another_command_has_added_meanwhile_stays(place, tmp_path):
     run = shutil.copytree(place / "run", tmp_path / "run")
     at_first = lda.load(run)
-    record = {"topic": 0, "term": "a", "kind": "mean"} | dict.fromkeys(NUMBERS, 0.1)
+    record = {"topic": 0, "term": "a", "kind": "mean", "level": 0.95, "ordered": False}
+    record |= dict.fromkeys(NUMBERS, 0.1)
     for column in ("one", "two"):
         added = [record | {"column": column}]
         files.amend(
@@ -140,6 +141,20 @@ def test_names_of_files_of_columns_with_other_signs(place, tmp_path, monkeypatch
     told("--model", place / "run", "--by", "a / b: kind", "--metadata", kinds, "--report", "r.html")
     assert (tmp_path / "effects_a-b-kind.csv").exists()
     assert "<h2>By a / b: kind</h2>" in (tmp_path / "r.html").read_text("utf-8")
+
+
+def test_metadata_in_another_encoding(place, tmp_path):
+    metadata, out = tmp_path / "kinds.csv", tmp_path / "kinds-effects.csv"
+    lines = [f"doc {i},{'éè'[i % 2]}" for i in range(80)]
+    metadata.write_text("\n".join(["id,kind", *lines]), "latin-1")
+    asked = ["--model", place / "run", "--by", "kind", "--out", out]
+    asked += ["--report", tmp_path / "report.html"]
+    assert "kinds.csv:2: " in refused(*asked, "--metadata", metadata)
+    told(*asked, "--metadata", metadata, "--encoding", "latin-1")
+    assert [row["term"] for row in table(out)][:2] == ["kind=è", "kind=é"]
+    for flag, value in (("--encoding", "latin-1"), ("--encoding-errors", "cp1252")):
+        said = refused(*asked, flag, value, "--overwrite", status=2)
+        assert f"{flag} requires --metadata" in said
 
 
 def test_numbers_from_another_file_in_another_order(place, tmp_path):
@@ -196,6 +211,7 @@ def test_documents_that_have_moved_are_given(place, tmp_path):
         (["--by", "empty"], "column 'empty' has no value"),
         (["--by", "name"], "79 documents are too few for 79 coefficients of name"),
         (["--by", "party", "--every", 10], "every applies only to numeric and date columns"),
+        (["--by", "party", "--smooth", 3], "smooth applies only to numeric and date columns"),
         (["--by", "year", "--smooth", 99], "too few for 100 coefficients"),
         (["--by", "party", "--metadata", "few.csv"], "78 of 80 documents are missing, the first"),
         (["--by", "party", "--metadata", "twice.csv"], "two records are called 'doc 1'"),

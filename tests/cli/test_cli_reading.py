@@ -133,6 +133,37 @@ def test_options_of_texts_are_refused_for_counts(command, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["lda", "x.txt"], ["--min-df", 2]),
+        (["hdp", "x.txt"], ["--max-vocabulary", 9]),
+        (["sam", "x.txt"], ["--stop-words", "no-such-file"]),
+        (["lda", "store", "x.txt", "stored"], ["--stop-words", "none"]),
+        (["lda", "store", "x.txt", "stored"], ["--max-df", 0.9, "--drop-words", "words"]),
+    ],
+)
+def test_options_without_an_effect_on_given_words_are_refused(
+    command, option, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.txt").write_text("\n".join(TEXTS))
+    (tmp_path / "words").write_text("river\ngoal\n")
+    result = invoke(*command, "--vocab", "words", "--quiet", *option)
+    assert result.exit_code == 2
+    assert f"{option[0]} has no effect " in result.stderr
+    assert "--vocab" in result.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"x.txt", "words"}
+
+
+def test_limits_of_given_words_have_an_effect_on_directions(tmp_path):
+    (tmp_path / "x.txt").write_text("\n".join(TEXTS))
+    (tmp_path / "words").write_text("river\ngoal\n")
+    result = invoke("sam", tmp_path / "x.txt", "--vocab", tmp_path / "words", "--min-df", 99)
+    assert result.exit_code == 1
+    assert "has no effect" not in result.stderr
+
+
 @pytest.mark.parametrize("command", ["lda", "hdp", "sam"])
 def test_a_word_that_no_line_can_hold_is_refused(command, tmp_path):
     """Before the run, whose vocabulary.txt could not be read again."""

@@ -9,7 +9,7 @@ from support.cut_runs import Cut
 
 from simplex_jax._src.cli import main, verbs
 from simplex_jax._src.models import pipeline
-from simplex_jax._src.runtime import devices, lock
+from simplex_jax._src.runtime import devices, directory, lock
 
 TINY = ["--min-df", 1, "--max-df", 1.0, "--steps", 4, "--quiet"]
 COMMANDS = {
@@ -126,6 +126,36 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(texts, c
     assert f"output directory {str(place)!r} {wrong.format('created')}" in said
     said = refused(command, "transform", "no-such-input", "--model", "no-run", "--out", place)
     assert f"{place} {wrong.format('written')}" in said
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_anything_is_read(texts):
+    place = texts / "made"
+    said = refused("lda", "export", "--model", "no-run", "--out", place)
+    assert f"{str(place)!r} cannot be created (Not a directory)" in said
+    said = refused("lda", "store", "no-such-input", place, "--drop-words", "no-words")
+    assert f"{place}: {texts} is a file" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("lda", "a.tsv"), ("hdp", "a.csv.gz"), ("sam", "a.xlsx"), ("dpm", "a.npz"), ("dpm", "a.tsv")],
+)
+def test_transform_writes_no_file_whose_name_says_another_format(command, name):
+    given = ["no-such-input", "--model", "no-run", "--out", name]
+    result = invoke(command, "transform", *given)
+    assert result.exit_code == 2
+    assert f"--out {name}: " in result.stderr
+    assert " .csv" in result.stderr
+
+
+def test_a_long_name_that_makes_all_names_long_is_told_before_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(directory, "_MOST_NAMES", 1000)
+    rows = [f"{'x' * 500 if i == 3 else i},river water stream boat" for i in range(20)]
+    (tmp_path / "texts.csv").write_text("\n".join(["id,text", *rows]))
+    said = refused("lda", tmp_path / "texts.csv", *TINY, "--topics", 2, "--out", tmp_path / "run")
+    assert " document 4, 'xxx" in said
+    assert "--id-column" in said
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -250,11 +280,11 @@ def test_a_run_that_is_cut_before_its_first_evaluation_has_a_report(
     texts, tmp_path, monkeypatch, command
 ):
     monkeypatch.setattr(verbs, "MetricsLog", Cut(1, signal.SIGINT).log)
-    out = tmp_path / "run"
+    out = tmp_path / "my run"
     options = [*TINY[:4], "--steps", 10**6, "--eval-every", 10**6, *COMMANDS[command], "--quiet"]
     result = invoke(command, texts, *options, "--holdout", 4, "--out", out)
     assert result.exit_code == 130, result.stderr
-    assert "--resume" in result.stderr
+    assert f"--resume '{out}'" in result.stderr
     assert "interrupted" in (out / "report.html").read_text()
     assert (out / "metrics.jsonl").read_bytes() == b""
 

@@ -15,6 +15,7 @@ from simplex_jax._src.cli import main
 from simplex_jax._src.models import lda
 from simplex_jax._src.models.topics.native.library import LIBRARY
 from simplex_jax._src.native import VARIABLE
+from simplex_jax._src.runtime import directory
 
 TEXTS = ["river water stream boat", "goal match team ball"] * 20
 NEW = ["water zebra boat stream", "", "zebra", "team match the goal"]
@@ -101,6 +102,17 @@ def test_transform_to_a_table(run, tmp_path):
     assert header == ["document", "error", "topic_0", "topic_1"]
     assert [row[0] for row in rows] == ["1", "2", "3", "4"]
     np.testing.assert_allclose([list(map(float, row[2:])) for row in rows], shares, rtol=1e-4)
+
+
+def test_transform_of_a_document_with_a_long_name(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(directory, "_MOST_NAMES", 1000)
+    rows = [f"{'x' * 500 if i == 3 else i},river water" for i in range(20)]
+    documents = write(tmp_path / "new.csv", ["id,text", *rows])
+    given = ["lda", "transform", documents, "--model", run, "--out"]
+    result = invoke(*given, tmp_path / "shares.npz")
+    assert result.exit_code == 1
+    assert " document 4, 'xxx" in result.stderr
+    assert invoke(*given, tmp_path / "shares.csv").exit_code == 0
 
 
 def test_transform_names_its_file_after_the_input(run, tmp_path, monkeypatch):
@@ -236,11 +248,11 @@ def test_report_replaces_no_other_file_unasked(run, tmp_path):
 
 
 def test_overwrite_never_replaces_what_the_command_reads(run, tmp_path):
-    documents, words = write(tmp_path / "new.txt", NEW), write(tmp_path / "names.txt", NEW)
-    (tmp_path / "same.txt").symlink_to(documents)
+    documents, words = write(tmp_path / "new.csv", NEW), write(tmp_path / "names.csv", NEW)
+    (tmp_path / "same.csv").symlink_to(documents)
     before = documents.read_bytes()
     given = ["lda", "transform", documents, "--model", run, "--names", words, "--overwrite"]
-    for name, read in (("new.txt", "INPUT"), ("same.txt", "INPUT"), ("names.txt", "--names")):
+    for name, read in (("new.csv", "INPUT"), ("same.csv", "INPUT"), ("names.csv", "--names")):
         result = invoke(*given, "--out", tmp_path / name)
         assert result.exit_code == 1, result.output
         said = f"{tmp_path / name} is read as {read}: choose another name to write to"
@@ -271,6 +283,12 @@ def test_a_damaged_run_is_one_line(run, tmp_path, name):
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1
     assert name in result.stderr
+
+
+def test_the_command_that_continues_an_unfinished_run_can_be_pasted(run, tmp_path):
+    place = shutil.copytree(run, tmp_path / "my run")
+    (place / "topics.npz").unlink()
+    assert invoke("lda", "report", place).stderr.endswith(f" --resume '{place}'\n")
 
 
 def test_verbs_want_a_run(tmp_path, texts):

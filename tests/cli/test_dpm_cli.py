@@ -166,7 +166,7 @@ def test_the_table_of_transform_is_not_called_npz(run, tmp_path, more):
     out = tmp_path / "new.npz"
     result = invoke("transform", "--model", run, tmp_path / "x.csv", "--out", out, *more)
     assert result.exit_code == 2
-    assert f"give {tmp_path / 'new.csv'}; " in result.output
+    assert " .csv" in result.output
     assert not out.exists()
 
 

@@ -66,6 +66,33 @@ def test_a_document_is_found_by_its_name_in_letters_or_in_parts(tmp_path):
         columns_of(path, ["year"], ["b", "the"])
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("x.csv", "year\n1\n2\n"), ("x.jsonl", '{"year": "1"}\n{"year": "2"}')],
+)
+def test_records_without_names_are_those_of_numbered_documents(tmp_path, name, content):
+    """A document called 2 had the second record, whatever its place."""
+    path = saved(tmp_path, name, content)
+    assert columns_of(path, ["year"], ["1", "2"]) == {"year": ["1", "2"]}
+    for documents in (["2", "1"], ["2"], ["1", "2", "3"]):
+        with pytest.raises(CorpusError, match=r"of names, .* 1 to 2; .*--id-column"):
+            columns_of(path, ["year"], documents)
+
+
+@pytest.mark.parametrize(("name", "separator"), [("x.csv", ","), ("x.tsv", "\t")])
+def test_metadata_may_have_a_column_called_term(tmp_path, name, separator):
+    path = saved(tmp_path, name, "doc_id,term\na,1\nb,2\n".replace(",", separator))
+    assert columns_of(path, ["term"], ["b", "a"]) == {"term": ["2", "1"]}
+    with pytest.raises(CorpusError, match=r"triples .* h5ad, csv"):
+        read_columns(path, ["term"], format="triples")
+
+
+def test_blanks_around_the_names_of_columns_are_left_out(tmp_path):
+    path = saved(tmp_path, "x.csv", "id, year, text\na,1999,apple\n")
+    assert read_columns(path, ["year"]).columns == {"year": ["1999"]}
+    assert read(path, text=EVERY_WORD, text_column="text").vocabulary == ("apple",)
+
+
 def test_fields_of_objects(tmp_path):
     result = read_columns(saved(tmp_path, "x.jsonl", JSONL), ["year", "party", "new"])
     assert result.names == ("a", "b", "c")

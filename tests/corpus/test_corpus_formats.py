@@ -134,7 +134,11 @@ def test_a_transposed_matrix_is_told_and_turned(place, layout):
     ids=["plain", "crlf", "loose", "zero"],
 )
 @pytest.mark.parametrize(
-    ("name", "vocab"), [("fruit.dat", "vocab.txt"), ("fruit.dat.gz", "fruit.vocab"), ("x", None)]
+    ("name", "vocab"),
+    [
+        *(("fruit.dat", "vocab.txt"), ("fruit.dat.gz", "fruit.vocab"), ("x", None)),
+        *(("Fruit.dat", "Fruit.vocab"), ("Fruit.dat.GZ", "fruit.vocab")),
+    ],
 )
 def test_ldac(place, content, name, vocab):
     if vocab:
@@ -184,7 +188,7 @@ def test_svmlight_from_0_as_scikit_learn_writes_it(place):
     [
         (",apple,pear,plum", ["d1,2,0,1", "d2,0,0,0", "d3,0,5,1"]),
         ('"";"apple";"pear";"plum"', ['"d1";2;0;1', '"d2";0;0;0', '"d3";0;5;1']),
-        ("Doc_ID,apple,pear,plum", ["d1, 2,0,1.0", "d2,0,0,0", "", "d3,0,5e0,1."]),
+        ("Doc_ID, apple,pear ,plum", ["d1, 2,0,1.0", "d2,0,0,0", "", "d3,0,5e0,1."]),
     ],
     ids=["pandas", "R", "loose"],
 )
@@ -282,6 +286,12 @@ def test_csv_has_the_separator_of_its_first_line_that_is_not_blank(place, start)
         read(path, text=EVERY_WORD)
     path.write_text(path.read_text().replace("plum;", "plum"))
     assert read(path, text=EVERY_WORD).vocabulary == ("apple", "pear", "plum")
+
+
+def test_separators_in_quotes_do_not_count(place):
+    header = '"ID";"Wie, wann, ""wo, warum""?";"text"'
+    path = saved(place, "x.csv", f'{header}\n"a";"so";"apple"\n')
+    assert read(path, text=EVERY_WORD).vocabulary == ("apple",)
 
 
 def test_csv_may_have_vertical_bars(place):
@@ -483,6 +493,7 @@ def test_an_option_that_the_format_does_not_support(place, name, content, option
         ("2\n3\n1\n1 1 1\n", "uci"),
         ('{"text": "a"}\n', "jsonl"),
         ("{a set}\n", "lines"),
+        ("PKU is inherited\n", "lines"),
         ("%%MatrixMarket matrix\n", "mtx"),
     ],
 )

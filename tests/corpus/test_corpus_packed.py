@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from support.marks import slow_but
 
 from simplex_jax._src.corpus import CorpusError, Reading, TextOptions, read, resolve
+from simplex_jax._src.corpus.files import unpacked_limit
 from simplex_jax._src.corpus.formats.tables import read_frame
 
 EVERY_WORD = TextOptions(min_df=1, max_df=1.0)
@@ -72,8 +73,17 @@ def test_damaged_files_and_bombs_are_refused(tmp_path, packing):
         assert message.startswith(str(tmp_path / "x"))
         assert "; " in message
     bomb = saved(tmp_path, PACKINGS[packing]((b"x" * 2**20 + b"\n") * 70))
-    with pytest.raises(CorpusError, match="decompression bomb"):
+    with pytest.raises(CorpusError, match=r"than 64 MiB, .* decompression bomb"):
         read(bomb, "lines", text=EVERY_WORD)
+
+
+@pytest.mark.parametrize(
+    ("size", "limit"),
+    [(2**10, 2**26), (2**20, 200 * 2**20), (2**30, 2**36), (2**36, 30 * 2**36)],
+)
+def test_a_large_file_is_no_bomb(size, limit):
+    """HDF5 of 64 GiB and more, packed or not, is read in pieces."""
+    assert unpacked_limit(size) == limit
 
 
 def test_a_zip_archive_of_texts_is_a_folder(tmp_path):
@@ -108,7 +118,7 @@ def encrypted():
         ),
         (zipped(**{".a": b"pear"}), None, "no file in"),
         (zipped(), None, "no file in"),
-        (zipped(a=b"x" * 2**26, b=b"y" * 2**26), None, "decompression bomb"),
+        (zipped(a=b"x" * 2**26, b=b"y" * 2**26), None, "than 64 MiB, .* decompression bomb"),
         (encrypted(), None, "cannot be unpacked .* without a password"),
         (b"PK\x03\x04 not a zip file", None, r"npz file .*save_npz"),
         (b"7z\xbc\xaf\x27\x1c\0", None, "a 7z archive; unpack it"),

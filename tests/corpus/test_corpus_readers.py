@@ -31,6 +31,8 @@ def write_uci(folder, docword=DOCWORD, name="docword.fruit.txt", vocab="vocab.fr
         ("docword.fruit.txt.gz", "vocab.fruit.txt"),
         ("docword.fruit.train.txt.gz", "vocab.fruit.txt.gz"),
         ("docword.fruit.train.txt", "vocab.txt"),
+        ("docword.Fruit.txt", "vocab.Fruit.txt"),
+        ("docword.Fruit.TXT", "vocab.fruit.txt"),
         ("docword.txt", "vocab.txt"),
         ("bag", "vocab.txt"),
     ],
@@ -147,20 +149,22 @@ def test_folder(tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_tables_in_a_folder_are_not_texts(tmp_path, packed):
-    """Each would be one document, with all its lines."""
+@pytest.mark.parametrize(
+    ("name", "table"), [("a.csv", "text\napple\npear\n"), ("a.JSON", '{"text": "apple"}')]
+)
+def test_tables_in_a_folder_are_not_texts(tmp_path, name, table, packed):
+    """Each would be one document, with all its lines or the names of its fields."""
     place = tmp_path / ("x.zip" if packed else "x")
-    table = "text\napple\npear\n"
     if packed:
         with zipfile.ZipFile(place, "w") as archive:
-            archive.writestr("a.csv", table)
-            archive.writestr("b.csv", table)
+            archive.writestr(name, table)
+            archive.writestr(f"b{name}", table)
     else:
         place.mkdir()
-        (place / "a.csv").write_text(table)
-    with pytest.raises(CorpusError, match=r"a\.csv: a table .* --format"):
+        (place / name).write_text(table)
+    with pytest.raises(CorpusError, match=rf"{name}: a table or JSON .* --format"):
         read(place, text=EVERY_WORD)
-    assert read(place, "folder", text=EVERY_WORD).names[0] == "a.csv"
+    assert read(place, "folder", text=EVERY_WORD).names[0] == name
 
 
 def test_folder_in_utf_16(tmp_path):

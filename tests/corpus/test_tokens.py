@@ -42,6 +42,13 @@ def test_nothing_of_tokenised_texts_is_dropped():
     assert corpus.tokens == (9, 9, {})
 
 
+@pytest.mark.parametrize(
+    ("pattern", "words"), [(r"\w*", ["oak", "12"]), (r"(\w{3,})|\d+", ["oak"])]
+)
+def test_empty_matches_are_no_words(pattern, words):
+    assert list(tokens(["oak, 12"], TextOptions(token_pattern=pattern))) == [words]
+
+
 def test_lists_of_tokens_are_counted_as_they_are():
     lists = [["New York", "AI", "the"], ("ai", "食谱"), []]
     corpus = from_texts((tokens for tokens in lists), options=TextOptions(**ALL))

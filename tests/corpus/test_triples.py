@@ -58,6 +58,14 @@ def test_row_names_and_other_columns_are_left_out(tmp_path):
     check(read(written(tmp_path / "x.csv", '"","document","term","n","tf"', rows)))
 
 
+def test_quotes_between_tabs(tmp_path):
+    """As write.table of R writes them."""
+    rows = [(f'"{document}"', f'"{word}"', count) for document, word, count in SONNETS]
+    path = written(tmp_path / "x.tsv", '"document"\t"term"\t"count"', rows, separator="\t")
+    assert resolve(path, Reading()).text_column == "term"
+    check(read(path))
+
+
 def test_records_of_one_word_are_summed_and_zeros_keep_the_document(tmp_path):
     rows = [("a", "elm", "2"), ("b", "elm", "0"), ("a", "oak", "1.0"), ("a", "elm", "1e+02")]
     corpus = read(written(tmp_path / "x.csv", "document,term,n", rows))
@@ -90,7 +98,7 @@ def test_columns_with_other_names(tmp_path):
     with pytest.raises(CorpusError, match=r"--format .* dense .*, triples "):
         read(path)
     check(read(path, "triples", id_column="book"))
-    path = written(tmp_path / "x.txt", "Poem,Wort,n")
+    path = written(tmp_path / "x.txt", "Poem, Wort, n")
     check(read(path, "triples", id_column="Poem", text_column="Wort"))
 
 

@@ -109,6 +109,13 @@ def test_missing_and_foreign_files(store, newest, tmp_path):
     assert_older_is_used(store)
 
 
+@pytest.mark.parametrize("name", [".DS_Store", "._arrays-0.npz", ".AppleDouble/manifest.json"])
+def test_hidden_files_of_a_system_are_no_damage(store, newest, name):
+    (newest / name).parent.mkdir(exist_ok=True)
+    (newest / name).write_text("of the Finder")
+    assert_is(store.latest(LIKE, {}), 2)
+
+
 def test_flipped_bits_under_sums_of_the_damaged_files(store, newest, seed):
     """What is left is the checksum of every array in the archive, and the manifest's shapes."""
     rng = np.random.default_rng(seed)

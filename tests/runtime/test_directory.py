@@ -120,6 +120,20 @@ def test_what_stands_where_the_run_writes_is_refused(run, name):
     assert tree(run) == before
 
 
+def test_hidden_files_of_a_system_go_with_their_checkpoint(run):
+    (run / "checkpoint" / "000001-step-1" / ".DS_Store").write_text("of the Finder")
+    with claim(run):
+        assert tree(run) == [lock.NAME, "config.json"]
+
+
+def test_a_long_name_that_makes_the_array_of_names_large_is_named():
+    names = ["a"] * 100_000 + ["b" * 8_000]
+    with pytest.raises(ValueError, match=r" 100001, 'bbb.* 8,000 .* 3\.0 GiB: .*--id-column"):
+        directory.check_names(names)
+    for fine in (names[-10_000:], names[-1:] * len(names), []):
+        directory.check_names(fine)
+
+
 def test_links_are_not_followed_out_of_the_directory(run, tmp_path):
     (tmp_path / "away").mkdir()
     (tmp_path / "away" / "file").write_text("mine")

@@ -1,9 +1,11 @@
 """The files of a run: whole, never half written."""
 
+import contextlib
 import csv
 import errno
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +43,25 @@ def test_what_is_no_file_is_not_replaced_by_one(tmp_path):
             output.write_text(tmp_path / name, "new")
     assert (tmp_path / "pipe").is_fifo()
     assert (tmp_path / "out").is_symlink()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only there directories are flushed")
+@pytest.mark.parametrize(
+    ("number", "fails"), [(errno.EINVAL, False), (errno.EBADF, False), (errno.EIO, True)]
+)
+def test_a_directory_that_cannot_be_flushed(tmp_path, monkeypatch, number, fails):
+    """Some network file systems refuse it, which is not an error of the disk."""
+    flush = os.fsync
+
+    def refuse(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="error") if fails else contextlib.nullcontext():
+        output.write_text(tmp_path / "topics.csv", "new")
+    assert (tmp_path / "topics.csv").read_text() == "new"
 
 
 def test_a_link_leads_to_what_is_written(tmp_path):

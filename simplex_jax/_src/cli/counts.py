@@ -11,7 +11,7 @@ import numpy as np
 from simplex_jax._src import corpus as corpora
 from simplex_jax._src.cli.commands import Other, Transform
 from simplex_jax._src.cli.console import usage
-from simplex_jax._src.cli.options import PATH, declared_option
+from simplex_jax._src.cli.options import PATH, declared_option, typed
 from simplex_jax._src.corpus import (
     Corpus,
     Mapped,
@@ -80,6 +80,7 @@ VOCABULARY_OPTIONS = declared_options(TextOptions) | {
 READING = FILE_OPTIONS | VOCABULARY_OPTIONS
 """All reading options, by parameter name."""
 
+_LIMITS = ("min_df", "max_df", "max_vocabulary")
 _REASONS = 4  # for dropped tokens, in the line about a corpus
 
 
@@ -88,11 +89,27 @@ def read(path: Path, reading: dict[str, Any]) -> Corpus:
 
     Words of a given vocabulary that texts cannot have raise a warning.
     """
+    _check_given(path, reading, ("stop_words", *_LIMITS))
+    return _read(path, reading)
+
+
+def _read(path: Path, reading: dict[str, Any]) -> Corpus:
     data = corpora.read(path, **_keywords(reading))
     if not _quiet():
         click.echo(_summary(data, _columns_read(path, reading)), err=True)
     _warn_of_lost(data.vocabulary, path, reading)
     return drop_words(data, reading.get("drop_words"))
+
+
+def _check_given(path: Path, reading: dict[str, Any], names: Collection[str]) -> None:
+    """Raise a UsageError for options typed beside a given vocabulary that do not change it."""
+    if reading["vocabulary"] is None or not (ignored := typed(names)):
+        return
+    if _has_texts(path, reading):
+        flag = next(iter(ignored.values()))
+        raise click.UsageError(
+            f"{flag} has no effect on the words of texts that --vocab gives: omit one of them"
+        )
 
 
 def _quiet() -> bool:
@@ -142,9 +159,10 @@ def _warn_of_lost(words: tuple[str, ...], path: Path, reading: dict[str, Any]) -
 
 def read_every_word(path: Path, reading: dict[str, Any]) -> Corpus:
     """Read a corpus as `read` does, but keep all words, however rare."""
-    limits: dict[str, Any] = {"min_df": 1, "max_df": 1.0, "max_vocabulary": None}
+    _check_given(path, reading, ("stop_words",))
+    limits: dict[str, Any] = dict(zip(_LIMITS, (1, 1.0, None), strict=True))
     other = {name: value for name, value in reading.items() if name not in limits}
-    return read(path, other | limits if _has_texts(path, reading) else other)
+    return _read(path, other | limits if _has_texts(path, reading) else other)
 
 
 def _has_texts(path: Path, reading: dict[str, Any]) -> bool:
@@ -215,8 +233,10 @@ def list_columns(path: Path, reading: dict[str, Any]) -> list[str]:
 
 def convert(path: Path, directory: Path, reading: dict[str, Any]) -> Stored:
     """Write a corpus to disk, with the same options; see `corpus.convert`."""
+    store.check_new(directory)
     if reading["drop_words"]:
         return store.write(directory, read(path, reading))
+    _check_given(path, reading, ("stop_words", *_LIMITS))
     stored = corpora.convert(path, directory, **_keywords(reading))
     _warn_of_lost(stored.vocabulary, path, reading)
     return stored

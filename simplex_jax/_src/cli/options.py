@@ -257,8 +257,13 @@ def process_options(*, hidden: bool) -> Callable[[F], F]:
 
 
 def typed(names: Collection[str] | None = None) -> dict[str, str]:
-    """Return the flags, by name, of the options given on the command line, among `names` if any."""
-    context = click.get_current_context()
+    """Return the flags, by name, of the options given on the command line, among `names` if any.
+
+    There are none outside a command.
+    """
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return {}
     flags = {option.name or "": option.opts[0] for option in context.command.params}
     return {
         name: flag

@@ -20,6 +20,7 @@ from simplex_jax._src.evaluate.single_cells import (
 from simplex_jax._src.models.records import Model
 from simplex_jax._src.models.topics.proportions import joined
 from simplex_jax._src.report.display import counted
+from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime import output
 
 CELLS, CELL_TOPIC, REGION_TOPIC = "cells.h5ad", "cell_topic.h5ad", "region_topic.h5ad"
@@ -117,6 +118,7 @@ def export_command(kind: Model) -> click.Command:
         place = out or model.absolute().with_name(f"{model.absolute().name}-export")
         if place.exists():
             raise FileExistsError(f"{place} exists: choose another --out")
+        directories.check(place, kind.name, ())
         fitted, own = load(kind, model)
         cells, shares, errors = fitted.names, fitted.proportions, fitted.proportions_error
         if input is not None:

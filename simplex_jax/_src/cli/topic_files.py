@@ -11,6 +11,7 @@ Blank lines and those that begin with # have no effect. A file that ends in .csv
 columns `topic`, such as 3+7 or drop 5, and `name`; it may have others.
 """
 
+import codecs
 import csv
 import re
 from collections.abc import Iterator
@@ -85,9 +86,25 @@ def read_names(path: Path, topics: int) -> dict[int, str]:
     return names
 
 
+def _text_of(path: Path) -> str:
+    """Return the text of a file in UTF-8, or in UTF-16 with a byte-order mark."""
+    data = path.read_bytes()
+    marked = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "utf-16" if marked else "utf-8-sig"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise error_at(
+            path,
+            f"this line is not {'UTF-16' if marked else 'UTF-8'}",
+            "save the file as UTF-8, which Excel calls CSV UTF-8",
+            line=error.object[: error.start].count(b"\n") + 1,
+        ) from None
+
+
 def _cells(path: Path) -> Iterator[tuple[int, str, str, str]]:
     """Yield the number of each line, its text, its topics, as "3+7" or "drop 5", and its name."""
-    text = path.read_text("utf-8-sig")
+    text = _text_of(path)
     if path.suffix.lower() == ".csv":
         yield from _cells_of_table(path, text)
         return

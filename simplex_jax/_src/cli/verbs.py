@@ -28,7 +28,13 @@ from simplex_jax._src.runtime import devices, lock, output, saved
 from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime.checkpoint import Store
 from simplex_jax._src.runtime.hooks import Hook, MetricsLog, Progress
-from simplex_jax._src.runtime.processes import broadcast_text, is_first, join, raise_together
+from simplex_jax._src.runtime.processes import (
+    broadcast_text,
+    is_first,
+    join,
+    joined,
+    raise_together,
+)
 from simplex_jax._src.runtime.saved import RunError
 
 REPEATS = click.option(
@@ -278,7 +284,7 @@ def fit_command(commands: Commands) -> click.Command:
             " ".join(
                 ["simplex-jax", model.name, "INPUT", *commands.needed.split(), "--out", "run/"]
             ),
-            f"simplex-jax {model.name} --resume run/ --passes 1000",
+            f"simplex-jax {model.name} --resume run/ --passes 5000",
             f"simplex-jax {model.name} report run/",
         ],
         help=commands.help,
@@ -378,7 +384,7 @@ def fit_command(commands: Commands) -> click.Command:
                 commands, plan, config, shared, checkpoint_every, resume is not None, quiet
             )
         if interrupted is not None:
-            remedy = f"simplex-jax {model.name} --resume {shared}"
+            remedy = f"simplex-jax {model.name} --resume {shlex.quote(str(shared))}"
             if one_of_several:
                 remedy = "the same command, which keeps finished fits"
             if is_first():
@@ -511,6 +517,8 @@ def _plan(commands: Commands, request: _Request, say: Callable[[str], None]) -> 
     data = commands.read(input, source["reading"])
     session = pipeline.Session(holdout=source["holdout"], holdout_seed=source["holdout_seed"])
     plan = pipeline.plan_of(commands.model, data, request.settings, session)
+    if not isinstance(data, store.Stored) or joined():  # else no proportions are written
+        directories.check_names(plan.data.names)
     if session.holdout is None and not plan.held and len(plan.train.names) > 9:
         say("the documents are too short to hold some out: nothing will be predicted")
     return plan
@@ -640,8 +648,8 @@ def members(commands: Commands) -> dict[str, click.Command]:
 
 def _transform_command(commands: Commands) -> click.Command:
     transform = commands.transform
-    kind = Path(transform.ending).suffix
-    help = f"File to write ({kind}).  [default: INPUT's name.{transform.ending}]"
+    kinds = tuple(dict.fromkeys([Path(transform.ending).suffix, ".csv"]))
+    help = f"File to write ({' or '.join(kinds)}).  [default: INPUT's name.{transform.ending}]"
     additional = [options.seed_option] if transform.random else []
     if transform.every:
         additional.insert(0, click.option("--all", "every", is_flag=True, help=transform.every))
@@ -666,11 +674,8 @@ def _transform_command(commands: Commands) -> click.Command:
         **reading: Any,
     ) -> None:
         say = console.speaker(quiet)
-        if transform.every and out is not None and out.suffix.lower() == ".npz":
-            raise click.UsageError(
-                f"--out {out} is for a table: give {out.with_suffix('.csv')}; the .npz of --all is "
-                "written beside it"
-            )
+        if out is not None and out.suffix.lower() not in ("", *kinds):
+            raise click.UsageError(f"--out {out}: give a name that ends in {' or '.join(kinds)}")
         tell = console.speaker(quiet, results=True)
         if input is None:
             if out is None or transform.own is None:
@@ -684,6 +689,8 @@ def _transform_command(commands: Commands) -> click.Command:
         fitted, model_reading = load(commands.model, model)
         other = commands.other(fitted, input, reading, model_reading)
         say(other.coverage)
+        if every or target.suffix.lower() != ".csv":
+            directories.check_names(other.names)
         written = transform.write(fitted, other, target, seed, every, console.Stages(quiet))
         tell(f"written to {' and '.join(map(str, written))}")
 

@@ -2,7 +2,7 @@
 
 Limits, each enforced by one clear error before memory is allocated:
 
-- a packed file may unpack to as much as `packed` allows;
+- a packed file may unpack to as much as `unpacked_limit` allows;
 - a document (a line, or a file of a folder) may have 64 MiB;
 - a file may declare at most 2**20 documents or words more than it has entries.
 """
@@ -31,10 +31,11 @@ from simplex_jax._src.corpus.corpus import CorpusError, error_at, printable
 
 # Packed files (gzip, xz, bzip2, zip), recognised by their first bytes, and their limits.
 #
-# A packed file may unpack to `MAX_RATIO` times its size or 64 MiB, whichever is more, but at most
-# 64 GiB. Real corpora stay below 30 times their packed size.
+# A packed file may unpack to 64 MiB, to `MAX_RATIO` times its size but at most 64 GiB, or to
+# `USUAL_RATIO` times its size, below which real corpora stay, whichever is most.
 
 MAX_RATIO = 200
+USUAL_RATIO = 30
 MAX_UNPACKED = 2**36
 FREE = 2**26
 
@@ -52,7 +53,9 @@ DAMAGED = (
 )
 """Errors of unpacking; `OSError` without `errno` is another."""
 
-ZIP = b"PK"
+ZIP = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
+"""First bytes of a zip archive: of a file in it, of an empty one, and of one in parts."""
+
 _PACKED: list[tuple[str, bytes, Callable[[BinaryIO], object]]] = [
     ("gzip", rb"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
     ("xz", rb"\xfd7zXZ\0", lzma.LZMAFile),
@@ -62,7 +65,13 @@ _PACKED: list[tuple[str, bytes, Callable[[BinaryIO], object]]] = [
 
 def unpacked_limit(size: int) -> int:
     """Return the largest number of bytes that a packed file of `size` bytes may unpack to."""
-    return min(MAX_UNPACKED, max(FREE, MAX_RATIO * size))
+    return max(FREE, min(MAX_UNPACKED, MAX_RATIO * size), USUAL_RATIO * size)
+
+
+def bomb(path: Path, limit: int) -> CorpusError:
+    """Return the error for a packed file that unpacks to more than `limit` bytes."""
+    problem = f"unpacks to more than {limit >> 20:,} MiB, like a decompression bomb"
+    return error_at(path, problem, "unpack it yourself if you trust it")
 
 
 def unpacker(head: bytes) -> tuple[str, Callable[[BinaryIO], object]] | None:
@@ -72,11 +81,10 @@ def unpacker(head: bytes) -> tuple[str, Callable[[BinaryIO], object]] | None:
 
 
 def content_name(path: Path, members: list[zipfile.ZipInfo] | None = None) -> str:
-    """Return the name of the content of a file, in lower case, without a suffix of packed files."""
+    """Return the name of the content of a file, without a suffix of packed files."""
     if members is not None and len(members) == 1:
-        return PurePosixPath(members[0].filename).name.lower()
-    name = path.name.lower()
-    return next((name.removesuffix(end) for end in SUFFIXES if name.endswith(end)), name)
+        return PurePosixPath(members[0].filename).name
+    return path.stem if path.suffix.lower() in SUFFIXES else path.name
 
 
 def zip_members(file: BinaryIO) -> list[zipfile.ZipInfo] | None:
@@ -426,7 +434,9 @@ def reading(path: Path, encoding: Encoding = UTF8) -> Iterator[tuple[Stream, int
     """
     with _unpacked(path, encoding) as (stream, limit):
         head = stream.peek(HEAD)
-        if b"\r" in head and b"\n" not in head and not _has_line_feed(path, encoding):
+        # The first line may be longer than the head.
+        possible = b"\n" not in head and (b"\r" in head or len(head) >= HEAD)
+        if possible and _ends_in_returns(path, encoding):
             returns = Translated(stream, lambda data: data.replace(b"\r", b"\n"))
             stream = Stream(returns, stream.encoding)
         yield stream, limit
@@ -461,9 +471,15 @@ def _unpacked(path: Path, encoding: Encoding) -> Iterator[tuple[Stream, int]]:
             yield text, limit
 
 
-def _has_line_feed(path: Path, encoding: Encoding) -> bool:
+def _ends_in_returns(path: Path, encoding: Encoding) -> bool:
+    """Return whether a file has a CR, and no LF."""
+    found = False
     with _unpacked(path, encoding) as (stream, _):
-        return any(b"\n" in block for block in iter(lambda: stream.read(BLOCK), b""))
+        for block in iter(lambda: stream.read(BLOCK), b""):
+            if b"\n" in block:
+                return False
+            found = found or b"\r" in block
+    return found
 
 
 def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> BinaryIO:
@@ -532,7 +548,8 @@ class Guarded(io.RawIOBase):
     """A raw stream that counts its bytes and turns every failure into a `CorpusError`."""
 
     def __init__(self, source: BinaryIO, path: Path, limit: int, kind: str):
-        self._source, self._path, self._remaining, self._kind = source, path, limit, kind
+        self._source, self._path, self._kind = source, path, kind
+        self._limit = self._remaining = limit
 
     def readable(self) -> bool:
         """Return True."""
@@ -556,11 +573,7 @@ class Guarded(io.RawIOBase):
             raise error_at(self._path, f"the {self._kind} data {problem}", remedy) from None
         self._remaining -= len(data)
         if self._remaining < 0:
-            raise error_at(
-                self._path,
-                f"unpacks to more than {MAX_RATIO} times its size, like a decompression bomb",
-                "unpack it yourself if you trust it",
-            )
+            raise bomb(self._path, self._limit)
         buffer[: len(data)] = data
         return len(data)
 

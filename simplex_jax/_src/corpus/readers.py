@@ -10,7 +10,7 @@ import numpy as np
 from simplex_jax._src.corpus import store
 from simplex_jax._src.corpus.corpus import Corpus, error_at, printable
 from simplex_jax._src.corpus.files import as_path
-from simplex_jax._src.corpus.formats import registry
+from simplex_jax._src.corpus.formats import registry, tables
 from simplex_jax._src.corpus.reading import (
     Categorical,
     Format,
@@ -18,6 +18,7 @@ from simplex_jax._src.corpus.reading import (
     Metadata,
     Reading,
     VectorReading,
+    source_of,
 )
 from simplex_jax._src.corpus.vectors import UnitVectors
 from simplex_jax._src.corpus.vocabulary import columns_of, read_names
@@ -190,6 +191,9 @@ def read_columns(path: str | Path, columns: Sequence[str], reading: Reading) -> 
     """
     path = as_path(path)
     selected = registry.selected(path, reading, "counts")
+    if selected is tables.TRIPLES and reading.format is None:
+        # A column of metadata may be called term, such as that of a president.
+        selected = tables.TSV if source_of(path).named(*tables.TABS) else tables.CSV
     if selected.columns is None:
         formats = [entry.name for entry in registry.formats_of("counts") if entry.columns]
         raise error_at(
@@ -244,17 +248,32 @@ def _read_whole(path: Path, selected: Format, reading: Reading) -> Corpus:
     return corpus
 
 
-def reordered(metadata: Metadata, documents: Sequence[str], path: str | Path) -> Metadata:
+def reordered(
+    metadata: Metadata,
+    documents: Sequence[str],
+    path: str | Path,
+    option: str = "--id-column (id_column)",
+) -> Metadata:
     """Return the metadata in the order of the documents of a corpus, by their names.
+
+    Records without a column of names are those of numbered documents, and of no others. Errors name
+    the option that says which column has the names.
 
     Raises:
         CorpusError: A document has no record, or two records have the same name.
     """
+    if metadata.numbered and metadata.names != tuple(documents):
+        raise error_at(
+            path,
+            f"no column of names, and the {len(documents):,} documents are not called 1 to "
+            f"{len(metadata.names):,}",
+            f"give the column of the documents' names, {option}, or call it id",
+        )
     rows = {name: row for row, name in enumerate(metadata.names)}
     if len(rows) < len(metadata.names):
         repeated = next(name for row, name in enumerate(metadata.names) if rows[name] != row)
         problem = f"two records are called {printable(repeated)!r}"
-        raise error_at(path, problem, "give --id-column (id_column) with the documents' names")
+        raise error_at(path, problem, f"give {option} with the documents' names")
     # macOS decomposes accented letters in file names.
     places = list(map(columns_of(metadata.names), documents))
     if missing := [name for name, row in zip(documents, places, strict=True) if row is None]:
@@ -262,7 +281,7 @@ def reordered(metadata: Metadata, documents: Sequence[str], path: str | Path) ->
             path,
             f"{len(missing):,} of {len(documents):,} documents are missing, the first is "
             f"{printable(missing[0])!r}",
-            "add them, or give --id-column (id_column) with the documents' names",
+            f"add them, or give {option} with the documents' names",
         )
     order = [row for row in places if row is not None]
     ordered: dict[str, Sequence[Any]] = {

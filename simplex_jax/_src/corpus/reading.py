@@ -134,6 +134,7 @@ class Metadata(NamedTuple):
     names: tuple[str, ...]  # D names
     # By name, D values each: strings, numbers, or None if missing; or `Categorical`
     columns: dict[str, Sequence[Any]]
+    numbered: bool = False  # whether names are 1, 2, ... for want of a column of names
 
 
 def corpus_of_texts(documents: Iterable[tuple[str, str]], path: Path, reading: Reading) -> Corpus:
@@ -210,7 +211,7 @@ def source_of(path: Path) -> Source:
     if os.path.isdir(path):
         return Source(path, path.name.lower(), b"", folder=True)
     members = members_of(path)
-    name = files.content_name(path, members)
+    name = files.content_name(path, members).lower()
     if members is not None and len(members) != 1:
         return Source(path, name, b"", folder=True)
     with files.reading(path, Encoding(errors="replace")) as (stream, _):
@@ -220,5 +221,5 @@ def source_of(path: Path) -> Source:
 def members_of(path: Path) -> list[zipfile.ZipInfo] | None:
     """Return the files of a zip archive (see `files.zip_members`); None for other files."""
     with files.open_regular(path) as file:
-        magic = file.read(2)
-        return files.zip_members(file) if magic == files.ZIP else None
+        magic = file.read(4)
+        return files.zip_members(file) if magic in files.ZIP else None

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -445,9 +446,17 @@ def check_new(path: str | Path) -> None:
     path = Path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(f"{path}: already there; choose another place, or remove it")
-    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    # `write_blocks` makes a hidden folder beside the place to which links lead.
+    folder = next(folder for folder in path.resolve().parents if folder.exists())
     if not folder.is_dir():
         raise NotADirectoryError(f"{path}: {folder} is a file; choose another place")
+    try:
+        with tempfile.TemporaryFile(dir=folder):  # the only reliable test
+            pass
+    except OSError as error:
+        raise type(error)(
+            f"{path}: {folder} cannot be written to ({error.strerror}); choose another place"
+        ) from None
 
 
 def write_blocks(

@@ -668,7 +668,8 @@ def _splitter(options: TextOptions) -> Callable[[str], tuple[list[str], list[str
 
     def matches(text: str) -> tuple[list[str], list[str]]:
         text = composed(lower(text))
-        return pattern.findall(text), others(text, pattern)
+        # A pattern such as \w* also matches nothing, and its group may be part of no match.
+        return list(filter(None, pattern.findall(text))), others(text, pattern)
 
     def segments(text: str) -> tuple[list[str], list[str]]:
         parts = [part for part in breaker(composed(lower(text)), "root") if _CONTENT.search(part)]

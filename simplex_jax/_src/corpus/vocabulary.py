@@ -47,7 +47,7 @@ def read_vocabulary(path: str | Path) -> tuple[str, ...]:
             or is another table.
     """
     path = Path(path)
-    if content_name(path).endswith(FEATURES):
+    if content_name(path).lower().endswith(FEATURES):
         return distinct(read_features(path).names)
     if is_dictionary(path):
         return _read_dictionary(path)
@@ -183,8 +183,12 @@ def composed(text: str) -> str:
 
 
 def vocabulary_beside(path: Path, names: Sequence[str]) -> Path | None:
-    """Return the first of `names`, plain or packed, that exists in the folder of `path`."""
-    files = (path.with_name(name + ending) for name in names for ending in ("", *SUFFIXES))
+    """Return the first of `names`, plain or packed, that exists in the folder of `path`.
+
+    Each may also be in lower case.
+    """
+    spelled = (spelling for name in names for spelling in (name, name.lower()))
+    files = (path.with_name(name + ending) for name in spelled for ending in ("", *SUFFIXES))
     return next((file for file in files if os.path.isfile(file)), None)
 
 

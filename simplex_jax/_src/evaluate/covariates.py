@@ -36,6 +36,7 @@ class Column(NamedTuple):
     kind: str  # "number", "date" (in years) or "group"
     values: np.ndarray  # float64 [D], NaN if missing; for groups int64 [D], -1 if missing
     groups: tuple[str, ...]  # names of the groups, in order; empty for numbers
+    ordered: bool = False  # whether the groups are ranges of numbers
 
     def taken(self, rows: np.ndarray) -> "Column":
         """Return the covariate restricted to some documents."""
@@ -52,6 +53,7 @@ class Term(NamedTuple):
     row: np.ndarray  # coefficients of the linear function, float64 [P]
     size: int = 0  # documents in the group; 0 for other terms
     grouped: bool = False  # whether the column has groups
+    ordered: bool = True  # whether these are ranges of numbers, if it has any
 
 
 class Design(NamedTuple):
@@ -193,7 +195,8 @@ def cut(covariate: Column, every: float) -> Column:
     codes = np.full(len(finite), -1)
     codes[finite] = places
     labels = _whole_labels if whole else _labels
-    return Column(covariate.name, "group", codes, tuple(labels(bins.astype(float), every)))
+    ranges = tuple(labels(bins.astype(float), every))
+    return Column(covariate.name, "group", codes, ranges, ordered=True)
 
 
 def _bins(values: np.ndarray, every: float) -> np.ndarray:
@@ -256,9 +259,10 @@ def design(
     """
     smooth = arguments.at_least("smooth", smooth, 1)
     covariates = _chosen(columns, by, available)
+    for option, given in (("every", every is not None), ("smooth", smooth > 1)):
+        if given and all(covariate.kind == "group" for covariate in covariates):
+            raise ValueError(f"{option} applies only to numeric and date columns; omit it")
     if every is not None:
-        if all(covariate.kind == "group" for covariate in covariates):
-            raise ValueError("every applies only to numeric and date columns; omit it")
         covariates = [c if c.kind == "group" else cut(c, every) for c in covariates]
     observed = [c.values >= 0 if c.kind == "group" else np.isfinite(c.values) for c in covariates]
     rows = np.flatnonzero(np.logical_and.reduce(observed))
@@ -350,11 +354,18 @@ def _groups(covariate: Column, values: np.ndarray, distinct: np.ndarray, _: int)
     units = np.eye(len(distinct))[:, 1:]
     sizes = [int((values == code).sum()) for code in distinct]
     means = [
-        Term(name, labels[i], "mean", i, units[i], sizes[i], grouped=True)
+        Term(name, labels[i], "mean", i, units[i], sizes[i], True, covariate.ordered)
         for i in range(len(labels))
     ]
     differences = [
-        Term(name, f"{labels[i]} - {labels[0]}", "difference", np.nan, units[i])
+        Term(
+            name,
+            f"{labels[i]} - {labels[0]}",
+            "difference",
+            np.nan,
+            units[i],
+            ordered=covariate.ordered,
+        )
         for i in range(1, len(labels))
     ]
     return _Block(units[np.searchsorted(distinct, values)], means + differences)

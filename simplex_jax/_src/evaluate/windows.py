@@ -59,6 +59,9 @@ def coherence_in_windows(
     arguments.choice("measure", measure, MEASURES)
     if window is not None:
         window = arguments.at_least("window", window, 2)
+    texts = list(texts)
+    if any(isinstance(text, str) for text in texts):
+        raise ValueError("texts must be lists of words: split each text")
     documents = [list(text) for text in texts if text]  # gensim counts empty ones as windows
     if not documents:
         raise ValueError("texts has no words: give the reference documents")

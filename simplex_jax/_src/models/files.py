@@ -1,6 +1,7 @@
 """The directory of a run: writing the fit of any model, and reading it with full checks."""
 
 import math
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,7 @@ def load(model: Model[O, F], place: Path) -> F:
     if not (place / result).exists():
         raise RunError(
             f"{place}: the run has not finished (there is no {result}): wait until it ends, or "
-            f"continue it with simplex-jax {model.name} --resume {place}"
+            f"continue it with simplex-jax {model.name} --resume {shlex.quote(str(place))}"
         )
     summary = saved.load_json(place / SUMMARY)
     run = Saved(place, settings, config["corpus"], summary, {})

@@ -30,7 +30,7 @@ class Contents(NamedTuple):
     unfinished: Sequence[Path] = ()  # files of interrupted writes
     others: Sequence[Path] = ()  # all other files in the directory, which are left alone
     # Foreign files in places of the run: others with a name of its files, and files in its
-    # checkpoints that are not in the checksums.
+    # checkpoints that are neither in the checksums nor hidden.
     clashes: Sequence[Path] = ()
 
     @property
@@ -129,10 +129,11 @@ def _command(config: Path) -> str | None:
 
 
 def _foreign(checkpoint: Path) -> list[Path]:
-    """Return the files of a checkpoint that are not in its checksums."""
+    """Return the files of a checkpoint that are not in its checksums, without hidden ones."""
     if not checkpoint.is_dir():
         return [checkpoint]
     sums = checkpoint / _SUMS
     lines = sums.read_text("utf-8", "replace").splitlines() if sums.is_file() else []
     own = {checkpoint / line[66:] for line in lines} | {sums}
-    return [path for path in checkpoint.rglob("*") if path not in own and not path.is_dir()]
+    others = [path for path in checkpoint.rglob("*") if path not in own and not path.is_dir()]
+    return [path for path in others if not output.is_hidden(path, checkpoint)]

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from simplex_jax._src.runtime import contents, lock, output
+from simplex_jax._src.corpus.corpus import printable
+from simplex_jax._src.runtime import contents, devices, lock, output
 from simplex_jax._src.runtime.contents import CHECKPOINT, CONFIG, SAMPLES, SHARES, Contents
 from simplex_jax._src.runtime.saved import VOCABULARY
 
@@ -164,6 +165,26 @@ def check_words(vocabulary: Sequence[str]) -> None:
                 f"word {number} (counted from 0), {word!a}, cannot stand on one line of "
                 f"{VOCABULARY}: give it another name"
             )
+
+
+# Bytes of an array of names, and how many times those of its characters
+_MOST_NAMES, _MOST_PADDED = 2**31, 10
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise a ValueError if a long name would make the array of all names much too large.
+
+    In an `.npz` of proportions, each name takes the room of the longest, 4 bytes a character.
+    """
+    longest = max(names, key=len, default="")
+    size = 4 * len(longest) * len(names)
+    if size > _MOST_NAMES and len(longest) * len(names) > _MOST_PADDED * sum(map(len, names)):
+        raise ValueError(
+            f"the name of document {names.index(longest) + 1}, {printable(longest[:40])!r}..., has "
+            f"{len(longest):,} characters, and the file of proportions would give each of "
+            f"{len(names):,} names as many, {devices.size(size)}: shorten it, or give other names "
+            "(--id-column or --names)"
+        )
 
 
 def write_vocabulary(directory: Path, vocabulary: Sequence[str]) -> None:

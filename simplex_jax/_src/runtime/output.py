@@ -6,6 +6,7 @@ after a crash) sees the complete old or new file. Only the metrics log grows in 
 
 import codecs
 import csv
+import errno
 import json
 import math
 import os
@@ -35,6 +36,11 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
+
+
+def is_hidden(path: Path, directory: Path) -> bool:
+    """Return whether a file of a directory is hidden, such as a system's own, or its folder is."""
+    return any(part.startswith(".") for part in path.relative_to(directory).parts)
 
 
 def remove_leftovers(directory: Path, pattern: str) -> None:
@@ -130,6 +136,9 @@ def flush_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:  # some network file systems cannot flush a directory
+        if error.errno not in (errno.EBADF, errno.EINVAL):
+            raise
     finally:
         os.close(descriptor)
 

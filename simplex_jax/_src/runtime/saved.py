@@ -15,7 +15,7 @@ from simplex_jax._src.corpus.files import DAMAGED, unpacked_limit
 
 VOCABULARY = "vocabulary.txt"
 """The file of the words of a run, one per line."""
-FORMAT = 4
+FORMAT = 5
 """Version of the files of a run, increased when their contents change."""
 
 _DIFFERENT = "the files belong to different runs"

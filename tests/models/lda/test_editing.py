@@ -181,6 +181,10 @@ def test_coherence_and_documents_of_a_merged_topic_need_the_corpus(fitted, count
     best = np.argsort(-merged.proportions[:, 1], kind="stable")[:10]
     for one in (merged, without):
         assert [entry["name"] for entry in one.examples[1]] == [f"d{d}" for d in best]
+    nothing = {"proportions": fitted.proportions[:0], "proportions_error": np.zeros(0), "names": ()}
+    streamed = dataclasses.replace(fitted, **nothing, examples=[]).merge([1, 3], corpus=corpus)
+    np.testing.assert_array_equal(streamed.coherence, merged.coherence)
+    assert not any("of 0 documents" in sentence for sentence in streamed.warnings)
     with pytest.raises(ValueError, match="names differ"):
         fitted.merge([1, 3], corpus=counts)
     with pytest.raises(ValueError, match="tokens differ"):

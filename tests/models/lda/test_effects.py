@@ -119,7 +119,12 @@ def test_a_fit_and_columns_give_terms_intervals_and_a_picture(fitted, corpus):
     labels = [term.label for term in both.terms if term.column == "year"]
     assert labels[:4] == ["1940-1959", "1960-1979", "1980-1999", "2000-2019"]
     records = list(both.rows())
-    assert list(records[0]) == ["topic", "column", "term", "kind", "mean", "sd", "lower", "upper"]
+    names = ["topic", "column", "term", "kind", "mean", "sd", "lower", "upper", "level", "ordered"]
+    assert list(records[0]) == names
+    assert {record["column"]: record["ordered"] for record in records} == {
+        "group": False,
+        "year": True,
+    }
     assert (records[0]["column"], records[0]["term"]) == ("group", "group=a")
     with mpl.rc_context({"backend": "Agg"}):
         figure = both.plot([1])

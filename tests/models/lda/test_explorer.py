@@ -50,6 +50,7 @@ def fit(num_topics=3, words=40, documents=30, seed=0, **changes):
         "effects": [
             {"topic": k, "column": column, "term": term, "kind": kind}
             | {"mean": 0.2 + k / 10, "lower": -0.01, "upper": 0.5}
+            | {"level": 0.95, "ordered": column == "age"}
             for k in range(num_topics)
             for column, term, kind in (
                 (ATTACKS[1], f"{ATTACKS[1]}=R", "mean"),
@@ -116,6 +117,17 @@ def test_probabilities_and_intervals_are_right_to_half_a_per_cent():
         mean, sd = fitted.topics[k, words], fitted.topics_sd[k, words]
         for row, expected in zip(result, (mean, *beta_interval(mean, sd)), strict=True):
             np.testing.assert_allclose(row, np.maximum(expected, 1e-15), rtol=3e-3)
+
+
+def test_overall_includes_topics_that_are_left_out():
+    fitted = fit()
+    whole, left = report.explorer(fitted), report.explorer(fitted.drop([0]))
+    known = dict(zip(whole["words"], whole["overall"], strict=True))
+    assert {word: known[word] for word in left["words"] if word in known} == {
+        word: value
+        for word, value in zip(left["words"], left["overall"], strict=True)
+        if word in known
+    }
 
 
 def test_words_of_every_stop_are_there():

@@ -114,6 +114,18 @@ def test_diagnostics_take_topics_as_matched():
     assert result["prevalence 1"]["rhat"] > 1.5
 
 
+def test_topics_that_hardly_a_token_uses_are_not_stable():
+    # The prior makes them alike, with a mean affinity near 1.
+    counts = np.kron(np.eye(2, dtype=int), np.full((10, 20), 2))
+    fitted = topics.fit(counts, 6, alpha=0.01, beta=0.5, passes=100, chains=2, seed=0)
+    tokens = fitted.prevalence * counts.sum()
+    assert fitted.stable[tokens > 100].all()
+    empty = tokens < 1
+    assert empty.any()
+    assert (fitted.stability[empty] > 0.9).all()
+    assert not fitted.stable[empty].any()
+
+
 def test_a_topic_that_only_one_chain_has_is_not_blurred(fitted, monkeypatch):
     """Chains put together at random: what they do not share is left as the first chain has it."""
     order = np.stack([np.arange(3), (np.arange(3) + 1) % 3, (np.arange(3) + 2) % 3])

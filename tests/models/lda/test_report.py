@@ -241,7 +241,7 @@ def test_it_opens_with_corpus_verdict_and_topics(tmp_path):
     terms = [f"year={year}" for year in (1990, 2000, 2010)]
     effects = [
         {"topic": k, "column": "year", "term": term, "kind": kind}
-        | {"mean": 0.2, "sd": 0.1, "lower": 0.1, "upper": 0.4}
+        | {"mean": 0.2, "sd": 0.1, "lower": 0.1, "upper": 0.4, "level": 0.95, "ordered": True}
         for k in range(2)
         for kind in ("mean", "difference")
         for term in terms
@@ -312,10 +312,10 @@ def test_a_file_whose_name_is_not_utf8_is_named(tmp_path):
     assert r"caf\udce9.csv" in "".join(Page(write(tmp_path / "report.html", corpus=corpus)).text)
 
 
-def by(column, labels):
+def by(column, labels, ordered=False):
     return [
         {"topic": k, "column": column, "term": f"{column}={label}", "kind": "mean"}
-        | {"mean": 0.2, "sd": 0.1, "lower": 0.1, "upper": 0.4}
+        | {"mean": 0.2, "sd": 0.1, "lower": 0.1, "upper": 0.4, "level": 0.8, "ordered": ordered}
         for k in range(2)
         for label in labels
     ]
@@ -334,6 +334,9 @@ def by(column, labels):
 def test_groups_that_look_like_numbers_are_named_as_they_are(tmp_path, labels):
     html = write(tmp_path / "report.html", effects=by("a=b", labels))
     assert "<h2>By a=b</h2>" in html
+    assert "cover 80% of the posterior" in html
+    section = html[html.index("<h2>By a=b</h2>") :].partition("</section>")[0]
+    assert "<polyline" not in section
     for label in labels:
         assert re.search(rf"\b{re.escape(label)}\b", html[html.index("By a=b") :])
 
@@ -349,7 +352,7 @@ def test_groups_that_look_like_numbers_are_named_as_they_are(tmp_path, labels):
     ],
 )
 def test_lines_have_their_points_where_the_numbers_are(tmp_path, labels, places):
-    html = write(tmp_path / "report.html", effects=by("year", labels))
+    html = write(tmp_path / "report.html", effects=by("year", labels, ordered=True))
     line = re.search(r'<polyline points="([^"]+)"', html[html.index("By year") :])[1]
     assert [float(point.partition(",")[0]) for point in line.split()] == places
 

@@ -11,8 +11,8 @@ from simplex_jax._src.corpus.corpus import error_at, printable
 from simplex_jax._src.corpus.files import Encoding, Stream, recoded
 from simplex_jax._src.corpus.reading import Reading, Source, members_of, text_format
 
-_TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
-"""Endings of files with a document in each line."""
+_TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json")
+"""Endings of files with a document in each line, or with fields that are no text."""
 
 _ZARR = {".zgroup", ".zarray", ".zattrs", "zarr.json"}
 """Members of a folder that zarr writes."""
@@ -27,13 +27,13 @@ def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
     """Yield the paths and texts of all files below a folder, sorted by path, as their names.
 
     Hidden files and folders (with a leading dot) and links to folders are skipped. An empty file is
-    an empty document. Files in a folder may be packed. Tables are refused unless the format is
-    named: a document may then be a file, and otherwise a line of one.
+    an empty document. Files in a folder may be packed. Tables and JSON are refused unless the
+    format is named: a document may then be a file, and otherwise a line of one.
     """
     documents = _folder_texts if os.path.isdir(path) else _archive_texts
     wrong, table = [], None
     for name, text, intact in documents(path, reading.coding):
-        if reading.format is None and files.content_name(Path(name)).endswith(_TABLES):
+        if reading.format is None and files.content_name(Path(name)).lower().endswith(_TABLES):
             table = table or name
             if name.lower().endswith(_TABLES):
                 break
@@ -43,10 +43,10 @@ def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
         yield name, text
     if table is not None:
         remedy = (
-            "put the tables together into one, whose lines are documents, or give --format "
+            "put all into one table, or JSON lines, whose lines are documents, or give --format "
             "(format) folder if each file is a document"
         )
-        raise error_at(path / table, "a table among texts", remedy)
+        raise error_at(path / table, "a table or JSON among texts", remedy)
     if wrong:
         where = f"{len(wrong):,} files, the first is {printable(wrong[0])}"
         files.warn_of_errors(path, reading.coding, where)
@@ -97,13 +97,14 @@ def _archive_texts(path: Path, encoding: Encoding) -> Iterator[tuple[str, str, b
     files.refuse_members([member.filename for member in members], path)
     with files.open_regular(path) as file, zipfile.ZipFile(file) as archive:
         limit = files.unpacked_limit(os.fstat(file.fileno()).st_size)
+        if sum(member.file_size for member in members) > limit:
+            raise files.bomb(path, limit)
         for member in members:
             place = path / member.filename
             source = files.open_member(archive, member, path)
             with Stream(files.Guarded(source, place, limit, "zip"), encoding) as stream:
                 files.refuse(stream.peek(files.HEAD), place)
                 text, intact = _text(recoded(stream, place), place)
-            limit -= member.file_size
             yield member.filename.encode("utf-8", "backslashreplace").decode(), text, intact
 
 

@@ -564,7 +564,7 @@ def _places(path: Path) -> list[_Place]:
     places = []
     for name in files:
         plain = content_name(Path(name))
-        if not plain.endswith(_MATRIX):
+        if not plain.lower().endswith(_MATRIX):
             continue
         prefix = name[: len(plain) - len(_MATRIX)]
         features, barcodes = _beside(folder, prefix, FEATURES), _beside(folder, prefix, _BARCODES)

@@ -52,7 +52,7 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str]) -> Metadata:
                 raise _field_error(path, line, field, value, "give a string or a number")
             collected.append(_escape_surrogates(value) if isinstance(value, str) else value)
     tables.find_columns(list(fields), wanted, path, None)
-    return Metadata(tuple(names), dict(values))
+    return Metadata(tuple(names), dict(values), numbered=name is None)
 
 
 def texts(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:

@@ -274,7 +274,7 @@ def read_matrix(path: Path) -> sp.coo_array:
 def dictionary_beside(path: Path) -> Path | None:
     """Return gensim's dictionary next to its corpus, if there is one."""
     stem, ending = os.path.splitext(content_name(path))
-    if ending != ".mm":
+    if ending.lower() != ".mm":
         return None
     names = ["dictionary.txt", f"{stem.removesuffix('_bow').removesuffix('_tfidf')}_wordids.txt"]
     file = vocabulary_beside(path, names)
@@ -365,7 +365,7 @@ def recognises_vectors(source: Source) -> bool:
 def read_vectors(path: Path, reading: Reading) -> UnitVectors:
     """Read unit vectors [D, V]; see `corpus.read_vectors`."""
     with files.open_regular(path) as file:
-        packed = file.read(2) == ZIP
+        packed = file.read(4) in ZIP
     vocabulary = reading.vocabulary
     table: Any
     if not packed and recognises_mtx(source_of(path)):

@@ -165,6 +165,7 @@ _REMEDY = (
 _GUESSED_FROM = 20  # records
 
 _SEPARATOR = re.compile(r"sep=([,;|\t])\s*", re.IGNORECASE)
+_QUOTED = re.compile(r'(?<![^,;|])"(?:[^"]|"")*+"')  # at the start of a field
 
 
 class Record(NamedTuple):
@@ -236,10 +237,12 @@ def _table(
     path: Path, reading: Reading, wanted: Sequence[str] = (), *, tabs: bool
 ) -> tuple[list[str], int, Iterator[Record]]:
     """Return the column names, their line, and the records below."""
-    table = records(path, reading.coding, tabs=tabs)
-    first = first_record(table, path)
-    titles = _titles(first, reading, path, wanted, tabs=tabs)
-    body = table if titles is first.fields else chain([first], table)
+    body = records(path, reading.coding, tabs=tabs)
+    first = first_record(body, path)
+    if (reading.text_column or "").isdecimal():
+        titles, body = list(numbered(len(first.fields), 1)), chain([first], body)
+    else:
+        titles = _titles(first, reading, path, wanted, tabs=tabs)
     return titles, first.line, of_width(body, len(titles), path, tabs=tabs)
 
 
@@ -252,7 +255,7 @@ def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool)
     rows = [[fields[place] for place in places] for _, fields in body]
     values = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in places]
     names = values[-1] if name else numbered(len(rows), 1)
-    return Metadata(tuple(names), dict(zip(chosen, values, strict=False)))
+    return Metadata(tuple(names), dict(zip(chosen, values, strict=False)), numbered=not name)
 
 
 def read_frame(
@@ -280,7 +283,7 @@ def read_frame(
         ({'colour': ['red', 'green'], 'size': ['small', None]}, ('a', 'b'))
     """
     header, body = _headed(path, reading)
-    titles = [field.strip() for field in header.fields]
+    titles = header.fields
     rows = [[field.strip() for field in fields] for _, fields in body]
     unnamed = len(titles) > 1 and not titles[0] and len({row[0] for row in rows}) == len(rows)
     for place, title in enumerate(titles[unnamed:], start=unnamed):
@@ -309,12 +312,10 @@ def read_frame(
 def _titles(
     first: Record, reading: Reading, path: Path, wanted: Sequence[str] = (), *, tabs: bool
 ) -> list[str]:
-    """Return the column names: numbers if the text column is given by its number."""
-    titles = first.fields
-    if (reading.text_column or "").isdecimal():
-        return [str(number) for number in range(1, len(titles) + 1)]
+    """Return the column names in the first record."""
+    titles = _stripped(first).fields
     if set(titles).isdisjoint((reading.text_column, *wanted)):
-        if tabs and all(re.fullmatch(r'".*"', title) for title in titles):
+        if tabs and _are_quoted(titles):
             problem = "the column names are in quotes, which are part of the fields of a TSV"
             raise error_at(path, problem, "leave them out, or write CSV", line=first.line)
         if not tabs:
@@ -336,7 +337,17 @@ def _headed(path: Path, reading: Reading) -> tuple[Record, Iterator[Record]]:
     header = first_record(table, path)
     if not tabs:
         refuse_tab(header, path, "name the file .tsv")
-    return header, of_width(table, len(header.fields), path, tabs=tabs)
+    return _stripped(header), of_width(table, len(header.fields), path, tabs=tabs)
+
+
+def _stripped(header: Record) -> Record:
+    """Return a record of column names without the blanks around them."""
+    return header._replace(fields=[title.strip() for title in header.fields])
+
+
+def _are_quoted(titles: Sequence[str]) -> bool:
+    """Return whether all column names are in quotes, as R's `write.table` writes them."""
+    return all(re.fullmatch(r'".*"', title) for title in titles)
 
 
 def first_record(table: Iterator[Record], path: Path) -> Record:
@@ -359,10 +370,17 @@ def of_width(table: Iterable[Record], columns: int, path: Path, *, tabs: bool) -
         yield record
 
 
-def records(path: Path, encoding: Encoding, *, tabs: bool) -> Iterator[Record]:
-    """Yield all records that are not blank, with their first line numbers."""
+def records(
+    path: Path, encoding: Encoding, *, tabs: bool, quoted: bool = False
+) -> Iterator[Record]:
+    """Yield all records that are not blank, with their first line numbers.
+
+    Fields between tabs have no quotes, unless they are `quoted`.
+    """
     lines: Iterator[str] = (line + "\n" for _, line in text_lines(path, encoding))
-    if tabs:
+    if tabs and quoted:
+        reader = csv.reader(lines, delimiter="\t", strict=True)
+    elif tabs:
         reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
         separator, lines = _separator_of(lines)
@@ -402,7 +420,7 @@ def separator_in(line: str) -> str:
 
 def _most_frequent(line: str) -> str:
     """Return the separator of which a line has most, a comma if there is none."""
-    return max(",;|", key=line.count)
+    return max(",;|", key=_QUOTED.sub("", line).count)
 
 
 def _separator_of(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
@@ -489,7 +507,7 @@ def _place_of_names(titles: Sequence[str], reading: Reading, path: Path, line: i
     """Return the column of the document names, or None if there is none."""
     if reading.id_column is not None:
         return titles.index(find_id_column(titles, reading.id_column, path, line) or "")
-    first = titles[0].strip().lower()
+    first = titles[0].lower()
     return 0 if not first or first in IDENTITY else None
 
 
@@ -540,9 +558,7 @@ def read_triples(path: Path, reading: Reading) -> Corpus:
     documents: list[str] = []
     words: list[str] = []
     counts: list[int] = []
-    tabs = _has_tabs(path, reading.coding)
-    lines = records(path, reading.coding, tabs=tabs)
-    first = first_record(lines, path)
+    tabs, first, lines = _headed_triples(path, reading.coding)
     chosen = _chosen(first, reading, path)
     document, word = first.fields.index(chosen.documents), first.fields.index(chosen.words)
     title = chosen.counts or ""
@@ -592,13 +608,15 @@ def read_triples(path: Path, reading: Reading) -> Corpus:
 
 def resolve_triples(path: Path, reading: Reading) -> Reading:
     """Fill in the columns of words and documents."""
-    chosen = _chosen(_first(path, reading.coding), reading, path)
+    _, first, _ = _headed_triples(path, reading.coding)
+    chosen = _chosen(first, reading, path)
     return replace(reading, text_column=chosen.words, id_column=chosen.documents)
 
 
 def describe_triples(path: Path, reading: Reading) -> str:
     """Return which columns are read."""
-    chosen = _chosen(_first(path, reading.coding), reading, path)
+    _, first, _ = _headed_triples(path, reading.coding)
+    chosen = _chosen(first, reading, path)
     what = "tokens" if chosen.counts is None else "counts"
     return f"{what} from columns {list_columns([name for name in chosen if name])}"
 
@@ -615,14 +633,12 @@ TRIPLES = Format(
 )
 
 
-def _has_tabs(path: Path, encoding: Encoding) -> bool:
-    """Return whether tabs separate the names of the columns."""
-    return separator_in(first_line(path, encoding)) == "\t"
-
-
-def _first(path: Path, encoding: Encoding) -> Record:
-    lines = records(path, encoding, tabs=_has_tabs(path, encoding))
-    return first_record(lines, path)
+def _headed_triples(path: Path, encoding: Encoding) -> tuple[bool, Record, Iterator[Record]]:
+    """Return whether tabs separate fields, the column names and the records below."""
+    line = first_line(path, encoding)
+    tabs = separator_in(line) == "\t"
+    lines = records(path, encoding, tabs=tabs, quoted=_are_quoted(line.split("\t")))
+    return tabs, _stripped(first_record(lines, path)), lines
 
 
 def _chosen(first: Record, reading: Reading, path: Path) -> Triple:

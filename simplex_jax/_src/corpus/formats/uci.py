@@ -130,7 +130,9 @@ def _header(stream: io.BufferedReader, path: Path, limit: int) -> _Header:
 
 
 def _vocabulary_beside(path: Path) -> Path:
-    parts = content_name(path).removesuffix(".txt").split(".")[1:]
+    _, *parts = content_name(path).split(".")
+    if parts and parts[-1].lower() == "txt":
+        del parts[-1]
     names = [".".join(["vocab", *parts[:n], "txt"]) for n in range(len(parts), -1, -1)]
     file = vocabulary_beside(path, names)
     if file is None:

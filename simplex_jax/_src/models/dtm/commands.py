@@ -40,6 +40,12 @@ _COLUMNS = {
         help="File with the columns of --time and --by, a record for each document by its name: "
         "CSV, TSV or JSON lines.  [default: INPUT itself]",
     ),
+    "metadata_id_column": click.option(
+        "--metadata-id-column",
+        metavar="COLUMN",
+        help="Column of --metadata with the names of the documents; --id-column is that of INPUT.  "
+        "[default: recognised, such as id or name]",
+    ),
 }
 _SLICES = {
     "slices": click.option(
@@ -70,12 +76,19 @@ def _check(input: Path | None, reading: dict[str, Any], typed: dict[str, str]) -
     unsliced = (None, "1") if reading["by"] is None else (None,)
     if not timed and (reading["slices"] not in unsliced or reading["predict"] is not None):
         raise click.UsageError("--slices and --predict are for documents with a --time")
+    _check_metadata(reading)
+    with usage():
+        Arguments(slices=_number(reading["slices"]))
+
+
+def _check_metadata(reading: dict[str, Any]) -> None:
+    """Raise a UsageError for options of --metadata that would have no effect."""
     if reading["metadata"] is not None and reading["time"] is None and reading["by"] is None:
         raise click.UsageError(
             "--metadata is the file of the columns of --time and --by: give these"
         )
-    with usage():
-        Arguments(slices=_number(reading["slices"]))
+    if reading["metadata_id_column"] is not None and reading["metadata"] is None:
+        raise click.UsageError("--metadata-id-column requires --metadata")
 
 
 def _number(text: str | None) -> Any:
@@ -105,8 +118,12 @@ def _columns(input: Path, corpus: Corpus, reading: dict[str, Any]) -> dict[str, 
         read = counts.read_columns(input, list(chosen.values()), reading).columns
     else:
         place = Path(reading["metadata"])
-        metadata = corpora.read_columns(place, list(chosen.values()))
-        read = corpora.reordered(metadata, corpus.names, place).columns
+        coding = {name: reading[name] for name in counts.ENCODED}
+        metadata = corpora.read_columns(
+            place, list(chosen.values()), id_column=reading["metadata_id_column"], **coding
+        )
+        option = "--metadata-id-column"
+        read = corpora.reordered(metadata, corpus.names, place, option).columns
     return {argument: read[name] for argument, name in chosen.items()}
 
 
@@ -151,6 +168,7 @@ def _other(
     fitted: Fit, path: Path, reading: dict[str, Any], model_reading: dict[str, Any]
 ) -> Other:
     """Return other documents over the vocabulary of a fit, with their slices."""
+    _check_metadata(reading)
     mapped = counts.read_as(fitted.vocabulary, model_reading, path, reading)
     columns = _columns(path, mapped.corpus, reading)
     place = np.full(len(mapped.corpus.names), -1)

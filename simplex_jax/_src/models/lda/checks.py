@@ -96,7 +96,7 @@ def warn(fitted: Fit) -> list[str]:
             sentence += f"{listed(topics)}."
         sentences.append(sentence)
     sentences += share_warnings(fitted.proportions_error, settings.share_error)
-    return sentences + empty_warnings(fitted.num_empty_documents, len(fitted.names))
+    return sentences + empty_warnings(fitted.num_empty_documents, fitted.corpus["documents"])
 
 
 def judge(fitted: Fit, longer: str) -> list[str]:

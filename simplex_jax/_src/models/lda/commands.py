@@ -21,7 +21,7 @@ from simplex_jax._src.cli import console, counts, edits, options, single_cells
 from simplex_jax._src.cli.commands import Commands, load
 from simplex_jax._src.cli.console import one_line_errors, usage
 from simplex_jax._src.cli.options import declared_options
-from simplex_jax._src.corpus import Corpus, store, vocabulary
+from simplex_jax._src.corpus import Corpus, Reading, store, vocabulary
 from simplex_jax._src.corpus.files import STANDARD_INPUT
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.evaluate import covariates, matching
@@ -116,6 +116,12 @@ def _outputs(table: str, shown: str) -> tuple[Callable[[Any], Any], ...]:
     help="Column of --metadata with the names of the documents.  [default: recognised, such as id "
     "or name]",
 )
+@options.compose(
+    *(
+        options.declared_option(Reading, name, getattr(Reading, name), "--metadata")
+        for name in counts.ENCODED
+    )
+)
 @options.compose(*declared_options(Question))
 @options.compose(*_outputs("effects_COLUMNS.csv", "the mean proportions"))
 @options.common_options
@@ -126,6 +132,8 @@ def effects(
     by: tuple[str, ...],
     metadata: Path | None,
     id_column: str | None,
+    encoding: str,
+    encoding_errors: str,
     out: Path | None,
     plot: Path | None,
     report: Path | None,
@@ -148,26 +156,36 @@ def effects(
     say, out = console.speaker(quiet), out or _named_by(by)
     picture = plot or out.with_suffix(".svg")
     written = _checked_outputs(out, picture, report, model, overwrite)
-    if id_column is not None and metadata is None:
-        raise click.UsageError("--id-column requires --metadata")
+    typed = options.typed(("id_column", *counts.ENCODED))
+    if typed and metadata is None:
+        raise click.UsageError(f"{next(iter(typed.values()))} requires --metadata")
     with usage():
         question = Question(by=by, samples=model / directories.SAMPLES, **question_options)
     fitted, reading = _with_samples(model, question.samples)
     place, documents = _documents(model, input, reading)
     _check_apart(written, place)
-    columns = _columns(place, documents.names, by, metadata, id_column, reading)
+    if metadata is None:
+        columns = _columns(place, by, reading)
+    else:
+        table = corpora.read_columns(
+            metadata,
+            by,
+            id_column=id_column,
+            encoding=encoding,
+            encoding_errors=encoding_errors,
+        )
+        columns = corpora.reordered(table, documents.names, metadata).columns
     progress = console.Stages(quiet)
     estimates = regression.effects(fitted, documents, columns, question, progress=progress)
     for warning in estimates.warnings:
         say(f"warning: {warning}")
+    header = ["topic", "column", "term", "kind", "mean", "sd", "lower", "upper"]
     rows = (
-        (f"{x:.6g}" if isinstance(x, float) else x for x in row.values())
+        [f"{x:.6g}" if isinstance(x, float) else x for x in map(row.get, header)]
         for row in estimates.rows()
     )
     image = _drawn(estimates.plot(), picture)
-    output.write_csv(
-        out, ["topic", "column", "term", "kind", "mean", "sd", "lower", "upper"], map(tuple, rows)
-    )
+    output.write_csv(out, header, rows)
     with output.replacing(picture) as file:
         file.write(image)
     draws = counted(estimates.draws, "draw")
@@ -307,23 +325,14 @@ _documents = partial(counts.documents_of, MODEL, read)
 
 
 def _columns(
-    place: Path | None,
-    names: Sequence[str],
-    by: tuple[str, ...],
-    metadata: Path | None,
-    id_column: str | None,
-    reading: dict[str, Any],
+    place: Path | None, by: tuple[str, ...], reading: dict[str, Any]
 ) -> Mapping[str, Sequence[Any]]:
-    """Return columns in the order of the documents."""
-    if metadata is not None:
-        return corpora.reordered(
-            corpora.read_columns(metadata, by, id_column=id_column), names, metadata
-        ).columns
+    """Return columns of the documents' own file."""
     if place is None:
         return {"year": corpora.embedded_years()}
     if reading["stream"]:
         raise ValueError(f"{place} is a stored corpus, which has no columns: give --metadata")
-    # In the documents' own file, records are in document order whatever their names.
+    # Its records are in document order whatever their names.
     return counts.read_columns(place, by, reading).columns
 
 

@@ -70,7 +70,7 @@ class Correlations(NamedTuple):
     warnings: tuple[str, ...]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a record for each pair of topics: first, second, mean, lower, upper.
+        """Yield a record for each pair of topics: first, second, mean, lower, upper, level.
 
         To make a data frame: `pandas.DataFrame(correlations.rows())`.
         """
@@ -79,7 +79,7 @@ class Correlations(NamedTuple):
                 n: float(getattr(self, n)[first, second]) for n in ("mean", "lower", "upper")
             }
             if np.isfinite(numbers["mean"]):
-                yield {"first": int(first), "second": int(second), **numbers}
+                yield {"first": int(first), "second": int(second), **numbers, "level": self.level}
 
     def plot(self, topics: Sequence[int] | None = None) -> "Figure":
         """Plot the table, topics that rise and fall together side by side.

@@ -294,6 +294,9 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         if not isinstance(given, str):
             values, deviation = np.broadcast_to(given, values.shape), np.zeros(values.shape)
         concentrations[name] = values.astype(np.float64), deviation.astype(np.float64)
+    draws = _matched(gathered.traces()["prevalence"], order)
+    tokens = draws.mean(axis=0) * size_of(plan.train).tokens
+    shared[1:] &= _told_apart(tokens, concentrations["beta"][0].sum())
     documents: Corpus = in_memory(plan.data)
     alpha = concentrations["alpha"][0]
     size = 0 if is_stored(plan.data) else len(documents.names)
@@ -318,7 +321,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         prevalence=prevalence,
         prevalence_sd=prevalence_sd,
         prevalence_range=prevalence_range,
-        prevalence_draws=_matched(gathered.traces()["prevalence"], order).astype(np.float32),
+        prevalence_draws=draws.astype(np.float32),
         alpha=alpha,
         alpha_sd=concentrations["alpha"][1],
         beta=concentrations["beta"][0],
@@ -335,3 +338,13 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
 def _matched(draws: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Return draws [S, chains, K] with the topics of each chain matched by `order` [chains, K]."""
     return np.take_along_axis(draws, order[None], axis=2)
+
+
+def _told_apart(tokens: np.ndarray, prior: float) -> np.ndarray:
+    """Return whether topics of these tokens [C, K] show what they are, for chains but the first.
+
+    The prior adds the same to all words of all topics, so that means of n tokens have an affinity
+    of about prior / (prior + n) whatever their words are.
+    """
+    known = prior / (prior + tokens) < matching.SAME
+    return known[1:] & known[0]

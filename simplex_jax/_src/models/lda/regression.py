@@ -95,9 +95,10 @@ class Effects(NamedTuple):
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a record for each topic and term.
 
-        Its keys are topic, column, term, kind, mean, sd, lower and upper. A term is `party=R`, of
-        the kind "mean", `party: R - D`, a "difference", or `year: slope`, a "slope". To make a data
-        frame: `pandas.DataFrame(effects.rows())`.
+        Its keys are topic, column, term, kind, mean, sd, lower, upper, level (the probability of
+        the interval) and ordered (whether the column has numbers, dates or ranges of them). A term
+        is `party=R`, of the kind "mean", `party: R - D`, a "difference", or `year: slope`, a
+        "slope". To make a data frame: `pandas.DataFrame(effects.rows())`.
         """
         for topic in range(len(self.mean)):
             for place, term in enumerate(self.terms):
@@ -105,7 +106,8 @@ class Effects(NamedTuple):
                 numbers = {name: getattr(self, name)[topic, place] for name in _NUMBERS}
                 name = f"{term.column}{joint}{term.label}"
                 told = {"column": term.column, "term": name, "kind": term.kind}
-                yield {"topic": topic, **told, **numbers}
+                how = {"level": self.level, "ordered": term.ordered}
+                yield {"topic": topic, **told, **numbers, **how}
 
     def plot(self, topics: Sequence[int] | None = None) -> "Figure":
         """Plot the mean proportions by each covariate: points for groups, a band for numbers.

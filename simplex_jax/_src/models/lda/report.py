@@ -5,6 +5,7 @@ The numbers of the interactive explorer are integers, to keep the page small: lo
 fit.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -118,6 +119,7 @@ def _together(fitted: Fit, rows: Sequence[dict[str, Any]]) -> dict[str, Any] | N
             for place, topic in enumerate(order)
         ],
         "side": _SIDE * len(order),
+        "level": fitted.correlations[0]["level"],
         "most": largest,
         "doubtful": bool(doubtful),
         "omitted": number - len(order),
@@ -135,7 +137,7 @@ def _trends(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
         labels = _labels(column, next(iter(topics.values())))
         if len(labels) < 2:
             continue
-        ordered = all(map(_ORDERED.fullmatch, labels))
+        level, ordered = (next(iter(topics.values()))[0][name] for name in ("level", "ordered"))
         trends = []
         for k in map(int, np.argsort(-fitted.prevalence, kind="stable")):
             ends = {name: [record[name] for record in topics[k]] for name in _ENDS}
@@ -143,7 +145,8 @@ def _trends(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
             sure = rows[k]["stable"] is not False
             drawn = _line(labels, numbers, sure) if ordered else _groups(labels, numbers, sure)
             trends.append({"number": k, "row": rows[k]} | drawn)
-        result.append({"name": column, "labels": labels, "ordered": ordered, "trends": trends})
+        told = {"name": column, "labels": labels, "level": level, "ordered": ordered}
+        result.append(told | {"trends": trends})
     return result
 
 
@@ -162,8 +165,6 @@ def _labels(column: str, records: Sequence[dict[str, Any]]) -> list[str]:
 
 
 _ENDS = ("mean", "lower", "upper")
-_ORDERED = re.compile(r"-?\d[\d.e+-]*|\[\S+, \S+\)")
-"""Labels of numbers, dates and ranges of them, as `covariates` makes them."""
 _START = re.compile(r"\[?(-?\d+(?:\.\d*)?(?:e[+-]?\d+)?)")
 
 _WIDTH, _HEIGHT = 200, 52  # of a drawing of `over_time.html`
@@ -233,9 +234,9 @@ def _disagreements(fitted: Fit, rows: Sequence[dict[str, Any]]) -> list[dict[str
     """Return the topics that chains lack or whose prevalence they disagree on, the worst first."""
     topics = []
     for k, row in enumerate(rows):
-        rhat = measured(fitted.diagnostics.get(f"prevalence {k}", {}).get("rhat"))
-        if not fitted.shared[:, k].all() or (rhat is not None and rhat > diagnostics.LARGE_RHAT):
-            topics.append(row | {"rhat": rhat})
+        rhat = fitted.diagnostics.get(f"prevalence {k}", {}).get("rhat") or math.nan
+        if not fitted.shared[:, k].all() or rhat > diagnostics.LARGE_RHAT:
+            topics.append(row | {"rhat": measured(rhat)})
     return sorted(topics, key=lambda row: (fitted.shared[:, row["number"]].sum(), row["stability"]))
 
 
@@ -280,7 +281,8 @@ _RELATED = 5
 def explorer(fitted: Fit) -> dict[str, Any]:
     """Return the data of the explorer, ready for JSON; `explorer.js` documents the entries."""
     mean, prevalence = fitted.topics, fitted.prevalence
-    overall = np.maximum(prevalence @ mean, _LEAST)
+    trained = fitted.as_trained()  # with topics that are left out
+    overall = np.maximum(trained.prevalence @ trained.topics, _LEAST)
     leading = [_leading(topic, overall) for topic in mean]
     words = np.unique(np.concatenate(leading))
     kinds = interval_kinds(fitted, fitted.topics_range)
@@ -453,11 +455,11 @@ def write_correlations(path: Path, fitted: Fit, records: Iterable[Mapping[str, A
 
 def _effect(record: dict[str, Any], topics: int) -> dict[str, Any]:
     """Return a record of `effects` from a file, checked."""
-    numbers = {name: float(record[name]) for name in ("mean", "sd", "lower", "upper")}
+    numbers = {name: float(record[name]) for name in ("mean", "sd", "lower", "upper", "level")}
     if not 0 <= (topic := int(record["topic"])) < topics:
         raise ValueError("no such topic")
     texts = {name: str(record[name]) for name in ("column", "term", "kind")}
-    return {"topic": topic, **texts, **numbers}
+    return {"topic": topic, **texts, **numbers, "ordered": bool(record["ordered"])}
 
 
 def _pair(record: dict[str, Any], topics: int) -> dict[str, Any]:
@@ -465,7 +467,7 @@ def _pair(record: dict[str, Any], topics: int) -> dict[str, Any]:
     first, second = int(record["first"]), int(record["second"])
     if not 0 <= first < second < topics:
         raise ValueError("no such topics")
-    numbers = {name: float(record[name]) for name in NUMBERS}
+    numbers = {name: float(record[name]) for name in (*NUMBERS, "level")}
     return {"first": first, "second": second, **numbers}
 
 

@@ -380,7 +380,8 @@ def _with_documents(
                 result.examples[topic] = _reranked(result, topic, known)
         return result
     documents: Corpus = in_memory(as_data(corpus, fitted.vocabulary))
-    if documents.names != fitted.names:
+    # A fit of a corpus on disk has no names.
+    if fitted.names and documents.names != fitted.names:
         raise ValueError("corpus: these are not the documents of the fit: their names differ")
     counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
     tokens = counts.sum(dtype=np.int64)

@@ -209,9 +209,14 @@ def _serial(path: Path) -> int:
 
 
 def _sums(directory: Path) -> str:
-    """Return the SHA-256 of every file except `SHA256SUMS`, one per line."""
+    """Return the SHA-256 of every file except `SHA256SUMS` and hidden ones, one per line.
+
+    Systems add hidden files of their own, such as .DS_Store.
+    """
     lines = []
     for path in sorted(directory.rglob("*")):
+        if output.is_hidden(path, directory):
+            continue
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
             raise Damaged(f"{path.name!r} is not a plain file")
         if path.is_file() and path != directory / _SUMS:
