@@ -179,8 +179,13 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match="batch_size 6"):
         batches.uniform(data, 6, replace=False)
     batches.uniform(data, 6)
-    for bad in ({"x": jnp.arange(3), "y": jnp.arange(4)}, jnp.float32(1), (), jnp.zeros((0, 2))):
-        with pytest.raises(ValueError, match="data"):
+    for bad, message in (
+        ({"x": jnp.arange(3), "y": jnp.arange(4)}, "of one length"),
+        (jnp.float32(1), "of one length"),
+        ((), "batches.none"),
+        (jnp.zeros((0, 2)), r"empty; .* \[\(0, 2\)\]"),
+    ):
+        with pytest.raises(ValueError, match=f"^data must .*{message}"):
             batches.full(bad)
 
 

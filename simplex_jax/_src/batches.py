@@ -291,10 +291,17 @@ def _array(leaf: ArrayLike) -> jax.Array:
 
 
 def length(data: PyTree, name: str = "data") -> int:
-    """Return the number of data, or raise a ValueError if the leaves disagree."""
+    """Return the number of data, or raise a ValueError if there are none or the leaves disagree."""
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(data)]
+    if not shapes:
+        raise ValueError(
+            f"{name} must have arrays, and there are none: batches.none and SGMCMC give no batch, "
+            "so functions of one, such as gradients.fisher(...), cannot be used with them"
+        )
     lengths = {shape[0] if shape else None for shape in shapes}
-    if len(lengths) != 1 or None in lengths or 0 in lengths:
+    if lengths == {0}:
+        raise ValueError(f"{name} must not be empty; the shapes are {shapes}")
+    if len(lengths) != 1 or None in lengths:
         raise ValueError(
             f"{name} must have arrays of one length along their first axis; the shapes are {shapes}"
         )

@@ -9,8 +9,9 @@ import pytest
 from numpyro.infer import MCMC, NUTS
 from support import numpyro_cases as cases
 
-from simplex_jax._src.numpyro import chooser
+from simplex_jax._src.numpyro import chooser, reference
 from simplex_jax._src.numpyro.chooser import Chain, recommend
+from simplex_jax._src.numpyro.scir import SCIR
 
 
 def chain(memory: float, seconds: float = 1.0, steps: int = 4000, numbers: int = 3) -> Chain:
@@ -54,14 +55,53 @@ def test_numbers_that_never_move_count() -> None:
     assert result.choice == "moving"
     assert result.candidates[0].note.startswith("1 of")
     standing = Chain(np.ones((100, 3)), 1.0)
-    assert judged(standing=standing, moving=chain(0.9)).choice == "moving"
+    result = judged(standing=standing, moving=chain(0.9))
+    assert result.choice == "moving"
+    assert result.reason == "the only candidate that moved all numbers"
+    other = chain(0.0)
+    other.watched[:, 0] = 1e-38
+    reason = judged(stuck=stuck, other=other).reason
+    assert reason.startswith("no candidate moved all the numbers")
+    assert "inf" not in reason
 
 
 def test_candidates_that_are_still_warming_up() -> None:
-    result = judged(late=None, early=chain(0.5))
+    result = judged(late="still warming up", early=chain(0.5))
     assert (result.choice, result.candidates[0].note) == ("early", "still warming up")
-    with pytest.raises(RuntimeError, match="patience"):
-        judged(late=None)
+    with pytest.raises(RuntimeError, match=r"patience, .*\(late: .*\)"):
+        judged(late="still warming up")
+
+
+def rate(x):
+    numpyro.sample("x", dist.Poisson(numpyro.sample("rate", dist.Gamma(2.0, 1.0))), obs=x)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_candidates_without_a_start_are_noted(monkeypatch, late) -> None:
+    """And the pilot of a reference is as short as others, if they came that far."""
+
+    def run_pilot(kernel, *_, **__):
+        if isinstance(kernel, NUTS) and kernel.model is rate:
+            raise RuntimeError("no start")
+        return None if late and isinstance(kernel, SCIR) else chain(0.5)
+
+    asked = []
+
+    def learn(*_, num_warmup, num_samples, **__):
+        asked.append((num_warmup, num_samples))
+        return {"rate": reference.GammaReference(2.0)}
+
+    monkeypatch.setattr(chooser, "run_pilot", run_pilot)
+    monkeypatch.setattr(reference, "learn_reference", learn)
+    inputs = {"model_args": (jnp.array(2),), "num_warmup": 30}
+    if late:
+        with pytest.raises(RuntimeError, match="SCIR: still warming up; NUTS: no start; NUTS in "):
+            recommend(jax.random.key(0), rate, **inputs)
+        assert not asked
+    else:
+        result = recommend(jax.random.key(0), rate, **inputs)
+        assert [candidate.note for candidate in result.candidates] == ["", "no start", ""]
+        assert asked == [(30, 100)]
 
 
 @pytest.mark.slow

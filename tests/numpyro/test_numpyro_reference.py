@@ -326,6 +326,12 @@ def test_mistakes_are_errors():
         learn_reference(key, lambda: numpyro.sample("x", dist.Normal(0.0, 1.0)))
     with pytest.raises(ValueError, match=r"scan and cond, .*\['r'\]"):
         learn_reference(key, wandering, model_args=(COUNTS,))
+
+    def repeated():
+        numpyro.sample("p", simplex, sample_shape=(5,))
+
+    with pytest.raises(ValueError, match=r"'p' has sample_shape=\(5,\), .*expand\(\[5\]\)"):
+        learn_reference(key, repeated)
     outside = handlers.reparam(wandering, config={"r": GammaReference(1.0)})
     with pytest.raises(ValueError, match=r"'r' is .* scan or cond"):
         handlers.seed(outside, key)(COUNTS)

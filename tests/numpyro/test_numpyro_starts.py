@@ -13,10 +13,11 @@ from numpyro.infer import MCMC, NUTS, init_to_value
 from simplex_jax._src.numpyro import sites
 from simplex_jax._src.numpyro.scir import SCIR
 from simplex_jax._src.numpyro.sgmcmc import SGMCMC
-from simplex_jax._src.samplers import sgld, sgrld
+from simplex_jax._src.samplers import barker, sgld, sgrld
 
 X = jnp.array([1.0, 2.0, 3.0])
 SGLD, SGRLD = partial(sgld.build, step_size=1e-3), partial(sgrld.build, step_size=1e-3)
+BARKER = partial(barker.build, step_size=1e-3)
 
 
 def bounded(x, subsample_size=None):
@@ -61,6 +62,13 @@ def test_a_start_is_searched_for(kernel, within) -> None:
     assert jax.vmap(within)(values).all()
 
 
+def test_a_start_is_searched_for_by_a_kernel_that_checks_its_own() -> None:
+    kernel = SGMCMC(bounded, BARKER)
+    # 19 of 20 first starts are not valid.
+    state = kernel.init(jax.random.key(0), 10, None, (X,), {})
+    assert kernel.get_constrain_fn((X,), {})(state.z)["r"] > 3
+
+
 def test_a_start_is_searched_for_under_jit() -> None:
     kernel = SGMCMC(rooted, SGLD)
     # Half of the draws are not valid.
@@ -88,6 +96,8 @@ def test_what_is_given_stays() -> None:
         (SGMCMC(impossible, SGRLD), None, "^100 draws"),
         (SCIR(bounded), {"r": 2.0}, "not finite at init_params: give values"),
         (SGMCMC(bounded, SGLD), {"r": 2.0}, "not finite at init_params"),
+        (SGMCMC(bounded, BARKER), {"r": 2.0}, "not finite at init_params"),
+        (SGMCMC(bounded, SGLD), {"r": 0.0}, "not finite at init_params"),
         (SCIR(bounded, init_strategy=init_to_value(values={"r": 2.0})), None, "^100 draws"),
     ],
 )
@@ -96,6 +106,12 @@ def test_where_no_start_is_valid_it_is_said(kernel, params, message) -> None:
     mcmc = MCMC(kernel, num_warmup=1, num_samples=1, progress_bar=False)
     with pytest.raises(RuntimeError, match=message):
         mcmc.run(jax.random.key(0), X, init_params=params)
+
+
+def test_an_exponential_number_of_zero_gives_a_finite_start() -> None:
+    x = jax.random.exponential(jax.random.key(0), (4, 5))
+    np.testing.assert_array_equal(sites.LOG_SIMPLEX.scatter(x), jnp.log(sites.SIMPLEX.scatter(x)))
+    assert jnp.isfinite(sites.LOG_SIMPLEX.scatter(x.at[0, 0].set(0))).all()
 
 
 WITHIN_GIBBS = {sites.SIBLINGS: {}}

@@ -17,12 +17,13 @@ from support import numpyro_cases as cases
 from support.marks import slow_but
 from support.statistics_checks import family
 
-from simplex_jax._src import samplers
+from simplex_jax._src import gradient_noise, samplers
+from simplex_jax._src.base import Kernel
 from simplex_jax._src.numpyro import charts, density
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
 from simplex_jax._src.numpyro.scir import SCIR
 from simplex_jax._src.numpyro.sgmcmc import SGMCMC
-from simplex_jax._src.samplers import barker, gbm, gmc, gsgnht, mld, sgld, sgrld
+from simplex_jax._src.samplers import barker, gbm, gmc, gsgnht, mld, sgbd, sgld, sgrld
 
 X = jnp.asarray(cases.POINTS, jnp.float32)
 LABELS = jnp.array([0, 0, 1])
@@ -160,6 +161,11 @@ def bounded(x):
 
 
 BARKER = partial(barker.build, step_size=1e-3)
+FISHER = partial(
+    sgbd.build,
+    step_size=1e-3,
+    noise_estimate=gradient_noise.fisher(lambda position, batch: position["p"], size=3),
+)
 SGLD, SGRLD = partial(sgld.build, step_size=1e-3), partial(sgrld.build, step_size=1e-3)
 
 
@@ -183,6 +189,9 @@ SGLD, SGRLD = partial(sgld.build, step_size=1e-3), partial(sgrld.build, step_siz
         (SGMCMC(bounded, {"mu": SGLD, None: SGLD}), (X,), r"support of \['top'\] depends on sites"),
         (SGMCMC(normal, BARKER), (X, 5), r"barker.build needs the exact .* functools.partial.sgbd"),
         (SGMCMC(direction, SGLD), (X,), "use functools.partial.gsgnht.build"),
+        (SGMCMC(normal, SGLD), (X, 31), "'rows' .* 1 to .* 30 .* 31$"),
+        (SGMCMC(normal, SGLD), (X, 0), "it is 0"),
+        (SGMCMC(poisson, FISHER), (X,), r"^batch .*SGMCMC"),
     ],
 )
 def test_what_cannot_be_sampled_is_refused(kernel, arguments, message) -> None:
@@ -213,9 +222,14 @@ def test_bad_starts() -> None:
     for params, message in [
         ({"q": jnp.ones(3)}, r"^init_params .* q; .* p"),
         ({"p": jnp.ones(2)}, r"init_params\['p'\] .* \(3,\)"),
+        ({"p": jnp.array([-0.5, 0.5, 1.0])}, r"init_params\['p'\] .*sum 1; it is -0\.5"),
+        ({"p": jnp.ones(3)}, r"init_params\['p'\] .*sum 1"),
     ]:
         with pytest.raises(ValueError, match=message):
             kernel.init(key, 0, params, (cases.LABELS,), {})
+    for one in (SCIR(poisson), SGMCMC(poisson, SGLD)):
+        with pytest.raises(ValueError, match=r"init_params\['p'\] .*at least 0; it is -1"):
+            one.init(key, 0, {"p": -1.0}, (LABELS,), {})
     for one in (kernel, SGMCMC(normal, SGLD)):
         with pytest.raises(RuntimeError, match="not initialised"):
             one.wrap_model(lambda model: model).get_constrain_fn((), {})
@@ -300,6 +314,17 @@ def test_samplers_of_ones_own_declare_their_coordinates() -> None:
         SGMCMC(cases.mixture, build)
     with pytest.raises(ValueError, match=r"chart .*'simplex'"):
         SGMCMC(cases.mixture, (build, "simplex"))
+
+
+def test_kernels_of_ones_own_may_have_options_and_any_info() -> None:
+    def build(estimator, *rest, info=(), **options):
+        kernel = sgld.build(estimator, step_size=1e-3)
+        return Kernel(kernel.init, lambda *inputs: (kernel.update(*inputs)[0], info))
+
+    for info in ((), {"size": jnp.ones(())}, jnp.ones(2)):
+        kernel = SGMCMC(poisson, partial(build, info=info))
+        state = kernel.init(jax.random.key(0), 0, None, (LABELS,), {})
+        assert kernel.get_diagnostics_str(state) == "p"
 
 
 @jax.jit

@@ -246,7 +246,7 @@ def test_bad_input_is_named(getkey):
     with pytest.raises(ValueError, match=r"position\['b'\]"):
         kernel.init(getkey(), {"a": 1.0, "b": -1.0})
     state = kernel.init(getkey(), jnp.ones(3))
-    with pytest.raises(ValueError, match="Evidence"):
+    with pytest.raises(ValueError, match=r"must return samplers\.cir\.Evidence;"):
         kernel.update(getkey(), state, jnp.ones(3))
     with pytest.raises(ValueError, match=r"estimated counts .*\(2,\) .*\(3,\)$"):
         kernel.update(getkey(), state, Evidence(jnp.ones(2), 1.0))

@@ -687,6 +687,8 @@ def test_bad_positions_and_counts_are_named(getkey):
         dirichlet_paths.build(1.0, [0.0, 1.0], concentration=[1.0, 2.0]).init(
             getkey(), jnp.ones((2, 4))
         )
+    with pytest.raises(ValueError, match=r"beta of shape \(3,\)"):
+        dirichlet_paths.build(jnp.ones(3), [0.0, 1.0]).init(getkey(), jnp.ones((2, 4)))
     state = kernel.init(getkey(), jnp.ones((2, 4)))
     with pytest.raises(ValueError, match=r"^counts .*3\)$"):
         kernel.update(getkey(), state, jnp.ones((2, 3)))

@@ -195,7 +195,7 @@ def test_bad_input_is_named(getkey):
     with pytest.raises(ValueError, match="precision of shape"):
         gbm.build(GIVEN, 0.0, [1.0, 2.0], 0.1).init(getkey(), jnp.ones(3))
     state = kernel.init(getkey(), jnp.ones(3))
-    with pytest.raises(ValueError, match="LogEvidence"):
+    with pytest.raises(ValueError, match=r"must return samplers\.gbm\.LogEvidence;"):
         kernel.update(getkey(), state, (1.0, 1.0))
     moved, _ = jax.jit(kernel.update)(getkey(), state, LogEvidence(1.0, jnp.nan))
     assert np.isnan(moved.position).all()

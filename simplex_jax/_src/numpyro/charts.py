@@ -159,7 +159,11 @@ def sampler(kernel: Build | Sampler) -> Sampler:
     target = "log_density" if chart.is_exact else "estimator"
     if target not in parameters:
         raise ValueError(f"kernel {build_name(build)} does not take {_NAMED[target]}")
-    required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
+    required = [
+        name
+        for name, p in parameters.items()
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
     if "manifold" in chart.given and "manifold" not in required:
         chart = POINTS  # of the manifold that is frozen
     missing = [name for name in required if name not in chart.given]

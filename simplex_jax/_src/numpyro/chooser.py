@@ -102,14 +102,14 @@ class Candidate(NamedTuple):
 
     Attributes:
         name: Its name.
-        kernel: The kernel, for ``numpyro.infer.MCMC``.
+        kernel: The kernel, for ``numpyro.infer.MCMC``; None if its reference was not learned.
         slowest: Effective samples per second of the slowest number; NaN without a pilot.
         median: The same for the median number.
         note: Why there are no rates, or why they are doubtful.
     """
 
     name: str
-    kernel: MCMCKernel
+    kernel: MCMCKernel | None
     slowest: float
     median: float
     note: str
@@ -166,9 +166,11 @@ def recommend(
         model: A numpyro model without minibatches and without discrete sites that are sampled.
         model_args: Arguments of the model.
         model_kwargs: Keyword arguments of the model.
-        num_warmup: Number of warm-up steps of each pilot.
+        num_warmup: Number of warm-up steps of each pilot, that of `learn_reference` included,
+            which then takes twice as many samples.
         seconds: Seconds for which each candidate samples after warm-up.
-        patience: Seconds after which a candidate that is still warming up is abandoned.
+        patience: Seconds after which a candidate that is still warming up is abandoned. If it is
+            the one with which `learn_reference` would sample, no reference is learned.
 
     Returns:
         The choice with its kernel and reason, and the results of all candidates.
@@ -176,7 +178,7 @@ def recommend(
     Raises:
         ValueError: The model has minibatches, which only SCIR and SGMCMC support, or a candidate
             refuses a site, such as one with a scaled prior; the message says what to use instead.
-        RuntimeError: No candidate finished its warm-up, or none moved.
+        RuntimeError: No candidate found a start and finished its warm-up, or none moved.
 
     Example:
         >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -196,35 +198,48 @@ def recommend(
     layout, _ = sites.inspect(model, key_pilot, model_args, kwargs, None)
     sites.check_all_rows(layout)
     builds: dict[str, Callable[[], MCMCKernel]] = {}
+    learner = "NUTS"  # the candidate that samples for `learn_reference`, too
     if own := sites.native_names(layout.kinds):
-        name = "SCIR" if len(own) == len(layout.kinds) else f"SCIR for {sites.list_str(own)}, NUTS"
-        builds[name] = partial(reference.pilot, model, layout.kinds)
+        others = len(own) < len(layout.kinds)
+        learner = f"SCIR for {sites.list_str(own)}, NUTS" if others else "SCIR"
+        builds[learner] = partial(reference.pilot, model, layout.kinds)
     builds["NUTS"] = partial(NUTS, model)
     scored, _ = reference.scored_sites(model, key_pilot, model_args, kwargs, layout)
     if scored:
 
         def in_scores() -> MCMCKernel:
+            if not isinstance(chains[learner], Chain):
+                raise RuntimeError(f"no reference: {learner} has no samples")
             config = reference.learn_reference(
-                key_scores, model, model_args=model_args, model_kwargs=kwargs
+                key_scores,
+                model,
+                model_args=model_args,
+                model_kwargs=kwargs,
+                num_warmup=num_warmup,
+                num_samples=max(2 * num_warmup, 100),
             )
             return NUTS(handlers.reparam(model, config=config))
 
         builds["NUTS in normal scores"] = in_scores
-    kernels = {name: build() for name, build in builds.items()}
-    chains = {
-        name: run_pilot(
-            kernel,
-            partial(_numbers, layout.kinds),
-            args=model_args,
-            kwargs=kwargs,
-            key=key_pilot,
-            num_warmup=num_warmup,
-            seconds=seconds,
-            chunk=_CHUNK,
-            patience=patience,
-        )
-        for name, kernel in kernels.items()
-    }
+    kernels: dict[str, MCMCKernel | None] = dict.fromkeys(builds)
+    chains: dict[str, Chain | str] = {}
+    for name, build in builds.items():
+        try:
+            kernels[name] = kernel = build()
+            chain = run_pilot(
+                kernel,
+                partial(_numbers, layout.kinds),
+                args=model_args,
+                kwargs=kwargs,
+                key=key_pilot,
+                num_warmup=num_warmup,
+                seconds=seconds,
+                chunk=_CHUNK,
+                patience=patience,
+            )
+            chains[name] = chain or "still warming up"
+        except RuntimeError as error:  # as where no start was found
+            chains[name] = str(error)
     return _choose(kernels, chains)
 
 
@@ -239,12 +254,16 @@ def _numbers(kinds: Mapping[str, Kind], samples: Mapping[str, jax.Array]) -> jax
 
 
 def _choose(
-    kernels: Mapping[str, MCMCKernel], chains: Mapping[str, Chain | None]
+    kernels: Mapping[str, MCMCKernel | None], chains: Mapping[str, Chain | str]
 ) -> Recommendation:
-    """Return the recommendation from pilots; abandoned ones are None."""
-    done = {name: chain for name, chain in chains.items() if chain is not None}
+    """Return the recommendation from pilots, or from notes why there is none."""
+    done = {name: chain for name, chain in chains.items() if isinstance(chain, Chain)}
     if not done:
-        raise RuntimeError("no candidate finished its warm-up: increase patience")
+        notes = "; ".join(f"{name}: {note}" for name, note in chains.items())
+        raise RuntimeError(
+            "no candidate finished its warm-up: increase patience, or check that the model's "
+            f"density is positive where chains start ({notes})"
+        )
     moves = np.any([chain.moving for chain in done.values()], axis=0)
     if not moves.any():
         raise RuntimeError(
@@ -253,9 +272,9 @@ def _choose(
         )
     candidates = []
     for name, kernel in kernels.items():
-        chain = done.get(name)
-        if chain is None:
-            candidates.append(Candidate(name, kernel, np.nan, np.nan, "still warming up"))
+        chain = chains[name]
+        if not isinstance(chain, Chain):
+            candidates.append(Candidate(name, kernel, np.nan, np.nan, chain))
             continue
         stuck = int((moves & ~chain.moving).sum())
         sizes = np.concatenate([chain.sizes, np.zeros(stuck)])
@@ -274,9 +293,13 @@ def _choose(
 
 def _reason(best: Candidate, others: Sequence[Candidate], chains: Mapping[str, Chain]) -> str:
     reasons = ["the only candidate that has sampled"]
-    if others:
+    if not best.slowest:
+        reasons = ["no candidate moved all the numbers that others moved: increase num_warmup"]
+    elif others and not others[0].slowest:
+        reasons = ["the only candidate that moved all numbers"]
+    elif others:
         second = others[0]
-        ratio = best.slowest / second.slowest if second.slowest > 0 else np.inf
+        ratio = best.slowest / second.slowest
         reasons = [f"{ratio:.2g} times the effective samples per second of {second.name}"]
         if ratio < _CLEAR:
             reasons.append("a pilot of this length cannot tell them apart")

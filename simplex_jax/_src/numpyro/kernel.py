@@ -88,15 +88,17 @@ class ModelKernel(MCMCKernel):
         draw from the prior for them, values are tried for all sites. The key is a single key or
         [chains] keys; `init_params` are constrained values by site, or None.
 
-        It raises a ValueError if this kernel cannot sample the model or a start has the wrong
-        shape, and a RuntimeError if no start has a finite log density and gradient, unless `init`
-        itself is traced, as for ``chain_method="parallel"``.
+        It raises a ValueError if this kernel cannot sample the model, or a start has the wrong
+        shape, is negative or is not on the simplex; and a RuntimeError if no start has a finite log
+        density and gradient, unless `init` itself is traced, as for ``chain_method="parallel"``.
         """
         kwargs = dict(model_kwargs or {})
 
         def chains(*, search: bool) -> tuple[Any, jax.Array]:
             def chain(key: jax.Array, params: Mapping[str, Any] | None) -> tuple[Any, jax.Array]:
-                return self._start(key, num_warmup, params, model_args, kwargs, search=search)
+                return self._start(
+                    key, num_warmup, params, model_args, kwargs, given=init_params, search=search
+                )
 
             is_single = is_prng_key(rng_key)
             return (chain if is_single else jax.vmap(chain))(rng_key, init_params)
@@ -135,9 +137,13 @@ class ModelKernel(MCMCKernel):
         model_args: tuple,
         kwargs: dict[str, Any],
         *,
+        given: Mapping[str, Any] | None,
         search: bool,
     ) -> tuple[Any, jax.Array]:
-        """Return the state of a new chain, and whether its start is valid."""
+        """Return the state of a new chain, and whether its start is valid.
+
+        `init_params` are those of this chain, which `vmap` traces, `given` those of all chains.
+        """
         key_next, key_trace, key_start, key_batch, key_first = jax.random.split(
             sites.to_typed_key(rng_key), 5
         )
@@ -155,6 +161,7 @@ class ModelKernel(MCMCKernel):
         # One program, which skips prior draws if only their shape is needed.
         values = jax.jit(inspect_and_start)(key_trace, key_start, init_params)
         layout = self._inspected
+        sites.check_given(given, layout)
         least = self._least(self._target(model_args, kwargs, key_batch), values)
         self._layout = layout = layout._replace(least=least)
         left_out = density.changing_sites(self._target(model_args, kwargs, key_batch), values)
@@ -169,14 +176,14 @@ class ModelKernel(MCMCKernel):
             self._layout = layout._replace(deterministic=names)
         target = self._target(model_args, kwargs, key_batch)
         if search:
-            given = {} if sites.SIBLINGS in kwargs else init_params or {}
+            fixed = {} if sites.SIBLINGS in kwargs else init_params or {}
 
             def redraw(key: jax.Array, from_prior: jax.Array) -> Values:
                 key_trace, key_start = jax.random.split(key)
                 strategy = self._init_strategy
                 _, drawn = sites.inspect(self._model, key_trace, model_args, kwargs, strategy)
-                values = sites.start(strategy, drawn, given, layout, key_start)
-                drawn |= {name: values[name] for name in given}
+                values = sites.start(strategy, drawn, fixed, layout, key_start)
+                drawn |= {name: values[name] for name in fixed}
                 return jax.tree.map(partial(jnp.where, from_prior), drawn, values)
 
             values = _search_start(

@@ -65,7 +65,9 @@ class GammaReference(Reparam):
     Sites may be ``Dirichlet``, `LogDirichlet` or any other distribution on the simplex, and
     ``Gamma``, ``Exponential`` or any other distribution of positive numbers, in plates or not. If
     a site underflows, its value is raised to the smallest normal number; for the named
-    distributions, the density is still that of the true value.
+    distributions, the density is still that of the true value. numpyro does not show a
+    ``sample_shape`` to a reparametrisation, which would give a single value: write
+    ``fn.expand([5])`` or a plate instead.
 
     Args:
         shape: Shapes s, from 1e-6 to 1e6, that broadcast to the site.
@@ -286,7 +288,8 @@ def learn_reference(
 
     Raises:
         ValueError: The model has minibatches, no positive or simplex site outside ``scan`` and
-            ``cond``, or sites that the pilot cannot move.
+            ``cond``, such a site with a ``sample_shape`` outside plates, or sites that the pilot
+            cannot move.
 
     A ``UserWarning`` names sites with numbers that did not move in the pilot.
 
@@ -344,14 +347,25 @@ def learn_reference(
 def scored_sites(
     model: Model, key: jax.Array, args: tuple, kwargs: Values, layout: Layout
 ) -> tuple[dict[str, Kind], list[str]]:
-    """Return the kinds of the sites with normal scores, and the sites within scan or cond."""
+    """Return the kinds of the sites with normal scores, and the sites within scan or cond.
+
+    One with a `sample_shape`, which reparametrisations do not see, raises a ValueError.
+    """
     drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
     trace = handlers.trace(drawn).get_trace(*args, **kwargs)
     kinds = {name: _kind(trace[name]["fn"]) for name in layout.kinds}
     kinds = {name: kind for name, kind in kinds.items() if kind.is_native}
     # numpyro's own mark for sites that ran before outer handlers see them.
     within = [name for name in kinds if trace[name].get("_control_flow_done")]
-    return {name: kind for name, kind in kinds.items() if name not in within}, within
+    scored = {name: kind for name, kind in kinds.items() if name not in within}
+    for name in scored:
+        if shape := trace[name]["kwargs"].get("sample_shape"):
+            raise ValueError(
+                f"site {name!r} has sample_shape={shape}, which numpyro does not show to a "
+                f"reparametrisation: leave it out and write .expand({list(shape)}) after its "
+                "distribution, or a plate"
+            )
+    return scored, within
 
 
 def pilot(model: Model, kinds: Mapping[str, Kind]) -> MCMCKernel:

@@ -130,6 +130,18 @@ class SGMCMC(ModelKernel):
     def _initialize(
         self, key: jax.Array, values: Values, target: Target, num_warmup: int
     ) -> tuple[SGMCMCState, jax.Array]:
+        valid = jax.jit(partial(self._is_valid, target=target))(values)
+        begin: Callable[..., SGMCMCState]
+        begin = partial(self._begin, target=target, num_warmup=num_warmup)
+        # Kernels raise errors at starts that are not valid, but not while they are traced: the
+        # caller looks for another start.
+        if not isinstance(valid, jax.core.Tracer) and not valid:
+            begin = jax.jit(begin)
+        return begin(key, values), valid
+
+    def _begin(
+        self, key: jax.Array, values: Values, target: Target, num_warmup: int
+    ) -> SGMCMCState:
         groups = self._groups(target.layout)
         kernels, z, info, totals, raised = [], {}, [], {}, {}
         noise: dict[str, Noise | None] = {}
@@ -158,7 +170,7 @@ class SGMCMC(ModelKernel):
             _check_step(kernel, state, target.layout, num_warmup)
             shapes = jax.eval_shape(kernel.update, key_group, state, None)[1]
             info.append(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
-        state = SGMCMCState(
+        return SGMCMCState(
             z=z,
             kernels=tuple(kernels),
             info=tuple(info),
@@ -170,7 +182,6 @@ class SGMCMC(ModelKernel):
             num_warmup=jnp.asarray(num_warmup, jnp.int32),
             rng_key=key,
         )
-        return state, jax.jit(partial(self._is_valid, target=target))(values)
 
     def _is_valid(self, values: Values, target: Target) -> jax.Array:
         valid = []
@@ -249,16 +260,18 @@ class SGMCMC(ModelKernel):
         infos, raised = over_chains(state, (state.info, state.raised))
         noise = inflation.average_chains(state.noise) if jnp.ndim(state.i) else state.noise
         for group, info in zip(self._groups(self._inspected), infos, strict=True):
+            # A kernel of the user's own may return anything.
+            named = info._asdict() if hasattr(info, "_asdict") else {}
             numbers = [
                 f"{name} {float(value):.3g}"
-                for name, value in info._asdict().items()
+                for name, value in named.items()
                 if isinstance(value, jax.Array) and not value.ndim
             ]
             ends = [
                 name + inflation.diagnostics_str(noise, name) + monitors.raised_str(raised, name)
                 for name in group.names
             ]
-            parts.append(f"{', '.join(ends)}: {', '.join(numbers)}")
+            parts.append(", ".join(ends) + (f": {', '.join(numbers)}" if numbers else ""))
         return "; ".join(parts)
 
 

@@ -5,7 +5,6 @@ the logarithm of a gamma variate.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -17,6 +16,7 @@ from numpyro.distributions import constraints
 from numpyro.infer import init_to_sample
 from scipy.special import log_softmax
 
+from simplex_jax._src import arguments
 from simplex_jax._src.geometry import gamma_scores
 from simplex_jax._src.numpyro.distributions import LogDirichlet
 
@@ -93,7 +93,8 @@ def _share(x: jax.Array) -> jax.Array:
 
 
 def _log_share(x: jax.Array) -> jax.Array:
-    return jnp.log(_share(x))
+    # An exponential number of JAX is 0 with probability 2^-23.
+    return _log_of(_share(x))
 
 
 def _log_dirichlet(y: jax.Array, parameters: tuple[jax.Array, ...]) -> jax.Array:
@@ -239,9 +240,15 @@ def inspect(
     """Trace a model once, and return its layout and values of its latent sites.
 
     The values come from an `init_to_...` function of numpyro, or from the prior. A latent site that
-    is local to a minibatch, or discrete and not enumerated, raises a ValueError.
+    is local to a minibatch, or discrete and not enumerated, raises a ValueError, and so does a
+    minibatch of no rows or of more than the plate has.
     """
-    value_of = partial(drawn, strategy=strategy)
+
+    def value_of(site: dict[str, Any]) -> jax.Array | None:
+        if site["type"] == "plate":
+            _check_shown(site["name"], *site["args"])
+        return drawn(site, strategy)
+
     seeded = handlers.substitute(handlers.seed(model, key), substitute_fn=value_of)
     trace = handlers.trace(seeded).get_trace(*args, **kwargs)
     subsampled = {
@@ -285,6 +292,14 @@ def inspect(
         plates={name: _rows(site) for name, site in latent.items()},
     )
     return layout, {name: jnp.asarray(latent[name]["value"]) for name in layout.kinds}
+
+
+def _check_shown(plate: str, size: int, shown: int | None) -> None:
+    if shown is not None and not 0 < shown <= size:
+        raise ValueError(
+            f"subsample_size of the plate {plate!r} must be from 1 to its {size} rows; "
+            f"it is {shown}"
+        )
 
 
 def check_all_rows(layout: Layout) -> None:
@@ -394,6 +409,27 @@ def start(
             value = kind.scatter(jax.random.exponential(key_site, draw.shape, draw.dtype))
         values[name] = value
     return values
+
+
+def check_given(given: Mapping[str, Any] | None, layout: Layout) -> None:
+    """Raise a ValueError for starts of simplex and gamma sites that are not such values.
+
+    Zeros are raised, as where a draw from the prior that numpyro's Gibbs kernel gives underflows.
+    Other sites have no finite density outside of their support.
+    """
+    for name, value in (given or {}).items():
+        kind = layout.kinds[name]
+        if not kind.is_native:
+            continue
+        value = arguments.as_float(name, value)
+        x = jnp.exp(value) if kind.is_log else value
+        valid, needs = arguments.nonnegative(x), "finite and at least 0"
+        if kind.on_simplex:
+            # A sum in single precision, of probabilities that may have been rounded.
+            valid &= jnp.abs(x.sum(axis=-1, keepdims=True) - 1) < 1e-3
+            needs = "probabilities with the sum 1"
+        needs = f"logs of {needs}" if kind.is_log else needs
+        arguments.require(f"init_params[{name!r}]", value, valid, needs)
 
 
 def _local(name: str, plate: str, size: int, subsample_size: int) -> str:

@@ -74,14 +74,17 @@ def init(
     pace: jax.Array | None,
     deviation: jax.Array,
     pace_prior: tuple[jax.Array, jax.Array],
+    beta: ArrayLike | Callable[[jax.Array], jax.Array] | None = None,
 ) -> State:
     """Start from probability vectors [..., T, V]; nonnegative weights are normalised.
 
-    The base starts as their mean, and a learned c or r at the median of its prior.
+    The base starts as their mean, and a learned c or r at the median of its prior. `beta`, unless
+    it is a function or None, is only checked against the base.
 
     Raises:
         ValueError: The position has a negative, NaN or infinite entry, an all-zero row, or a number
-            of vectors that is not that of `gaps`; or c or r does not broadcast to its paths.
+            of vectors that is not that of `gaps`; or c or r does not broadcast to its paths, or
+            beta to their bases.
     """
     del key
     log_p = simplex.log_probabilities(position)
@@ -104,6 +107,8 @@ def init(
         return jnp.broadcast_to(jnp.asarray(value, dtype), lead)
 
     base = jax.nn.logsumexp(log_p, axis=-2) - math.log(log_p.shape[-2])
+    if beta is not None and not callable(beta):
+        simplex.like("beta", beta, base)
     return State(
         log_p,
         jnp.maximum(simplex.normalise(base), _LOWEST),
@@ -570,7 +575,8 @@ def build(
     merged into one. Shapes are at least 1e-12.
 
     Priors: the relative deviation :math:`c^{-1/2}` is half-Cauchy; log r is normal, by default
-    around 3 divided by the time that the longest path covers, with standard deviation 1.5.
+    with mean log(3 / T), where T is the time that the longest path covers, and standard deviation
+    1.5.
 
     Args:
         beta: Concentrations of the base, positive, broadcast to [..., V]. Or a function from the
@@ -618,7 +624,7 @@ def build(
     moves = arguments.at_least("moves", moves, 0)
     if not callable(beta):
         beta = arguments.masked("beta", arguments.as_float("beta", beta))
-    return freeze(init, static(update, moves=moves), shared, beta=beta)
+    return freeze(init, static(update, moves=moves), {**shared, "beta": beta})
 
 
 def hyperparameters(

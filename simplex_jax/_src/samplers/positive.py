@@ -94,9 +94,9 @@ def move(
         to_jax_key(key_estimate), state.memory, state.position, batch
     )
     if not isinstance(estimate, kind):
+        public = "cir.Evidence" if kind is Evidence else "gbm.LogEvidence"
         raise ValueError(
-            f"the estimator must return samplers.positive.{kind.__name__}; it returned "
-            f"{type(estimate).__name__}"
+            f"the estimator must return samplers.{public}; it returned {type(estimate).__name__}"
         )
     fitted = [simplex.like(name, tree, state.position) for name, tree in parameters.items()]
     evidence = [
