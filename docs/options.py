@@ -23,11 +23,10 @@ TITLES = {
 }
 BEGINNING = """# Options of the models
 
-Each option is an argument of `fit` of its model in Python and, where the table names
-one with dashes, an option of the command: `lda.fit(texts, num_topics=20)` is
-`simplex-jax lda texts/ --topics 20`. The command has more options, for input and output
-(`simplex-jax lda --help-all`), and `fit` more arguments, for checkpoints and held-out documents (see
-its docstring).
+Each option is an argument of `fit` of its model in Python and, where the table names one with
+dashes, an option of the command: `lda.fit(texts, num_topics=20)` is `simplex-jax lda texts/
+--topics 20`. The command has more options, for input and output (`simplex-jax lda --help-all`), and
+`fit` more arguments, for checkpoints and held-out documents (see its docstring).
 
 `python docs/options.py` writes this page from the declarations in the code, and a test compares
 the two.

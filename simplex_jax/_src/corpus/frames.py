@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from numbers import Real
@@ -479,7 +480,7 @@ def as_frame(rows: Any) -> Frame:
         columns = columns_of(rows)
     if not columns:
         raise ValueError("the table has no column left: give one with a variable")
-    sizes = {name: len(column) for name, column in columns.items()}
+    sizes = {name: _size(name, column) for name, column in columns.items()}
     if len(set(sizes.values())) != 1 or 0 in sizes.values():
         raise ValueError(f"a table must have columns of one length, with rows; it has {sizes}")
     if isinstance(rows, Frame):
@@ -487,3 +488,12 @@ def as_frame(rows: Any) -> Frame:
     size = next(iter(sizes.values()))
     index = getattr(rows, "index", None)
     return Frame(columns, tuple(map(str, range(size) if index is None else index)))
+
+
+def _size(name: str, column: Any) -> int:
+    """Return the number of values of a column; those of a text are not its characters."""
+    with suppress(TypeError):  # a number, or an array without an axis
+        if not isinstance(column, str | bytes):
+            return len(column)
+    kind = type(column).__name__
+    raise ValueError(f"column {name!r} is a single {kind}: give a list, with a value for each row")

@@ -57,13 +57,13 @@ def from_below(fewest: int, most: int, chains: int) -> list[int]:
     return np.geomspace(fewest, most, chains).round().astype(int).tolist()
 
 
-def starts(middle: int, capacity: int, chains: int) -> list[int]:
+def starts(middle: int, chains: int) -> list[int]:
     """Return the number of components that each chain starts with.
 
-    Several chains start with numbers from half of `middle` to twice it (or the capacity), evenly
-    spaced in the logarithm, so that R-hat of the number is meaningful.
+    Several chains start with numbers from half of `middle` to twice it, evenly spaced in the
+    logarithm, so that R-hat of the number is meaningful.
     """
     if chains == 1:
         return [middle]
-    spread = np.geomspace(middle / 2, min(2 * middle, capacity), chains)
+    spread = np.geomspace(middle / 2, 2 * middle, chains)
     return np.maximum(spread.round(), 1).astype(int).tolist()

@@ -24,6 +24,7 @@ COUNTS[-1] = 0
 ROWS = families.multinomial_rows(COUNTS)
 FAMILY = families.multinomial(6)
 HELDOUT = families.multinomial_rows(COUNTS[:-1:7])
+FAR = np.array([0, 1.7e9]) + np.random.default_rng(0).normal(0, 10, (50, 2))
 # Compiling is what these tests cost: few shapes, and those of test_dpm_cli.
 OPTIONS = {"steps": 150, "eval_every": 5, "initial_clusters": 4, "seed": 2, "keep_samples": 8}
 
@@ -100,6 +101,25 @@ def test_one_chain_is_not_told_that_chains_come_together(whole):
     assert "One chain cannot tell" in told
     assert "dpm.fit(...)" in told
     assert "together" not in told
+
+
+@pytest.mark.parametrize(
+    ("rhat", "said", "advice"),
+    [
+        (None, "agree on their number", None),  # the same in all samples
+        (1.01, "agree on their number", None),
+        (1.5, "disagree on their number (R-hat 1.50)", "brings the chains together"),
+        (np.inf, "disagree on their number (R-hat inf)", "brings the chains together"),
+        (np.nan, "too short to tell", "tells whether the chains agree"),
+    ],
+)
+def test_what_is_said_of_two_chains(rhat, said, advice, whole):
+    settings = dataclasses.replace(whole.settings, chains=2)
+    found = {} if rhat is None else {"num_clusters": {"rhat": rhat, "ess": 20.0}}
+    two = dataclasses.replace(whole, settings=settings, diagnostics=found, ended="goal")
+    _, of_number, *longer = fitting.judge(two, "dpm.fit(...)")
+    assert f"The chains are {said}" in of_number or f"The chains {said}" in of_number
+    assert longer == ([] if advice is None else [f"A longer run {advice}: dpm.fit(...)"])
 
 
 def test_new_rows(whole):
@@ -328,6 +348,12 @@ def test_a_family_of_plain_functions():
         (ROWS, {"seed": -1}, "seed"),
         (families.multinomial_rows(np.eye(7, dtype=int)), {}, "category 6"),
         (np.zeros((3, 6)), {}, "multinomial_rows"),
+        (FAR, {"family": families.diagonal_gaussian_of(FAR)}, r"column 1 .*1\.7e\+09 .*subtract"),
+        (
+            {"x": FAR},
+            {"family": families.product({"x": families.gaussian(FAR.mean(axis=0), np.eye(2))})},
+            r"^column 1 .* 1\.7e\+09 .*float32 ",
+        ),
     ],
 )
 def test_bad_input_is_one_clear_error(rows, options, message):
@@ -395,6 +421,8 @@ def test_warnings():
     # The sample that is shown has one cluster, and the partition that labels are from has three.
     assert len(fitting.mixture_warnings(fell, [10.0], [1.0], 20, partition=3)) == 2
     assert "50%" in others
+    level = [{"log_predictive": -1.234}, {"log_predictive": -1.235}]
+    assert not fitting.mixture_warnings(level, [9, 9], [1, 1], 18)
     still = [{"num_clusters_chain_0": 20.0, "num_clusters_chain_1": 12.0}] * 4
     (stuck,) = fitting.mixture_warnings(still, [9, 9], [1, 1], 18, starts=[20, 40])
     assert "the start (20)" in stuck

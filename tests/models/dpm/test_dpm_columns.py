@@ -3,6 +3,7 @@
 import datetime
 import json
 from decimal import Decimal
+from types import SimpleNamespace
 
 import chex
 import jax
@@ -14,6 +15,9 @@ from support.dpm_table import CELLS, FOUND, KINDS, NEW, TABLE
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import commands, families, report, tables, variables
 from simplex_jax._src.models.dpm.families import family as family_rows
+
+READING = {"format": None, "kind": None, "id_column": None, "weights": None}
+READING |= {"encoding": "utf-8", "encoding_errors": "strict"} | dict.fromkeys(commands._KINDS, ())
 
 
 def test_the_kinds_of_columns():
@@ -222,6 +226,10 @@ def test_columns_through_json():
         ({"a": [1.5, 2]}, {"kinds": ["number"]}, r"^kinds .*\['number'\]$"),
         ({"a": np.ones((2, 2))}, {}, r"^column 'a' .*\(2, 2\)$"),
         ({"a": [1.5, 2], "b": [1.5]}, {}, "'a': 2, 'b': 1"),
+        ({"a": 1.5, "b": "x"}, {}, r"^column 'a' .* float: "),
+        ({"a": "red"}, {}, r"^column 'a' .* str: "),
+        ({"a": b"red"}, {}, r"^column 'a' .* bytes: "),
+        ({"a": np.array(1.5)}, {}, r"^column 'a' .* ndarray: "),
         ({"a": np.array([b"\xff"])}, {}, r"column 'a' .* UTF-8"),
         ({}, {}, "no column left"),
         ({"a": [np.nan, np.nan]}, {}, "column 'a' has no value"),
@@ -312,6 +320,19 @@ def test_missing_cells_of_an_array():
             FOUND.table(wrong)
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[70, None, "m", 8, 0], [30, 2.5, "f", 1, 1]], r"^column 'sex' of rows .* codes"),
+        (["red"], r"^rows .* codes"),
+        ([[1.0, 2.0], [3.0]], r"^rows .* codes"),
+    ],
+)
+def test_texts_of_an_array(rows, message):
+    with pytest.raises(ValueError, match=message):
+        FOUND.table(rows)
+
+
 def test_numbers_in_a_file():
     texts = {"a": ["1.5", None], "b": ["1", "x"], "c": ["1", "2"]}
     result = variables.of_texts(texts, {"c": "category"})
@@ -352,16 +373,41 @@ def test_numbers_with_signs_are_told(texts):
 def test_numbers_with_signs_are_told_in_a_table_without_others(tmp_path, recwarn):
     """Whose columns are all categories, unless the command says so."""
     (tmp_path / "x.csv").write_text("a;b;c\n1,5;12%;red\n0,5;3%;blue\n2,5;4%;red\n")
-    reading = {"format": None, "kind": None, "id_column": None, "weights": None}
-    reading |= {"encoding": "utf-8", "encoding_errors": "strict"}
-    reading |= dict.fromkeys(commands._KINDS, ())
-    commands._read(tmp_path / "x.csv", reading)
+    commands._read(tmp_path / "x.csv", READING)
     told = [str(warning.message) for warning in recwarn]
     assert ["'1,5' is not" in text for text in told] == [True, False]
     assert "category: '12%' " in told[1]
     recwarn.clear()
-    commands._read(tmp_path / "x.csv", reading | {"kind": "categories"})
+    commands._read(tmp_path / "x.csv", READING | {"kind": "categories"})
     assert not recwarn
+
+
+def test_a_column_of_a_given_kind_does_not_name_the_rows(tmp_path):
+    (tmp_path / "x.csv").write_text("id,a\n3,x\n1,y\n2,x\n")
+    for given, columns in (
+        ({}, ("a",)),
+        ({"number_column": ("id",)}, ("id", "a")),
+        ({"weights": "id"}, ("a",)),
+    ):
+        found = commands._read(tmp_path / "x.csv", READING | given)
+        assert found.variables.columns == columns
+
+
+def test_other_rows_have_the_names_of_the_run_if_they_are_there(tmp_path):
+    path, fitted = tmp_path / "x.csv", SimpleNamespace(variables=FOUND)
+    titles, row = "age,income,sex,visits,smoker", "30,5,m,1,0"
+    for header, first, given, names in (
+        (f"who,{titles}", "ann,", {}, ("ann",)),
+        (titles, "", {}, ("1",)),
+        (f"id,{titles}", "r1,", {}, ("r1",)),
+        (f"id,who,{titles}", "r1,ann,", {}, ("ann",)),
+        (f"code,who,{titles}", "r1,ann,", {"id_column": "code"}, ("r1",)),
+    ):
+        path.write_text(f"{header}\n{first}{row}\n")
+        other = commands._other(fitted, path, READING | given, {"id_column": "who"})
+        assert other.names == names
+    with pytest.raises(ValueError, match="no column 'whom'"):
+        commands._other(fitted, path, READING | {"id_column": "whom"}, {"id_column": "who"})
 
 
 def test_numbers_in_quotes_are_told():

@@ -220,6 +220,23 @@ def test_predictive_and_evidence_are_integrals_of_the_likelihood(name) -> None:
     np.testing.assert_allclose(evidence[0], exact, rtol=2e-5)
 
 
+@pytest.mark.parametrize("block", [5, 2**22])
+def test_only_rounding_that_matters_is_refused(block, monkeypatch) -> None:
+    monkeypatch.setattr(family_rows, "_BLOCK", block)
+    rows = np.arange(20.0)[:, None] + np.array([0, 0.1, 1e4, 1e9, 0])
+    rows[:, 3] = rows[0, 3] + 0.1  # equal numbers stay equal
+    rows[:, 4] = np.nan
+    rows[3, 2] = np.nan
+    family_rows.check_rounding(rows)
+    family_rows.check_rounding(1e9 * rows)
+    family_rows.check_rounding((rows + 1e6).astype(np.float32))
+    if jnp.zeros(0).dtype == jnp.float32:
+        with pytest.raises(ValueError, match=r"^column 2 .* deviation 0\.57.*near the mean"):
+            family_rows.check_rounding(rows * [1, 1, 0.1, 1, 1] + [0, 0, 1e5, 0, 0])
+    # New rows may be as similar as they like.
+    family_rows.prepare(families.diagonal_gaussian_of(SPREAD), np.full((2, 3), [1e5 + 0.1, 0, 0]))
+
+
 def test_likelihoods_are_normalised(seed) -> None:
     """Sums over all rows, or integrals over the space of rows, are 1 for every atom."""
     rng = np.random.default_rng(seed)

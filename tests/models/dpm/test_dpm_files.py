@@ -8,7 +8,7 @@ import pytest
 
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.models import dpm
-from simplex_jax._src.models.dpm import families, report, variables
+from simplex_jax._src.models.dpm import families, report, tables, variables
 from simplex_jax._src.models.dpm.clusters import assign
 from simplex_jax._src.models.dpm.variables import Words
 
@@ -110,6 +110,15 @@ def test_over_represented_words_weigh_ratio_and_frequency():
     (result,) = report.estimates(words, profile, np.full((1, 4), 0.01), overall, 9)
     names = [one.name for one in result]
     assert names == ["c", "b", "d"], "neither the rarest nor the most frequent comes first"
+
+
+def test_values_leave_the_lines_of_keys_whole(held_out, tmp_path):
+    odd = Words(("a\tb", "c\nd", "e\rf", "g\x85h", "i\u2028j", "k\ud800l"))
+    tables.write(dataclasses.replace(held_out, variables=odd), tmp_path)
+    lines = (tmp_path / "cluster_keys.txt").read_bytes().decode().splitlines()
+    assert len(lines) == len(held_out.clusters.sizes)
+    assert [len(line.split("\t")) for line in lines] == [3] * len(lines)
+    assert lines[0].split("\t")[2].split(", ")[:2] == ["a b", "c d"]
 
 
 def test_the_report_of_chains_has_a_curve_each(held_out, tmp_path):

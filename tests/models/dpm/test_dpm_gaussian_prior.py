@@ -119,6 +119,22 @@ def test_what_is_given_is_kept():
     np.testing.assert_allclose(np.diag(scales[len(scales) // 2]) / 2.5, 0.25, rtol=0.3)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"strength": 0.0}, r"^strength .* 0\.0$"),
+        ({"strength": -1.0}, r"^strength .*-1\.0$"),
+        ({"freedom": 3.0}, r"^freedom .* 3; .* 3\.0$"),
+    ],
+)
+def test_hyperparameters_out_of_range(given, message):
+    rows, _ = clusters(1, 4, 3, "spherical")
+    with pytest.raises(ValueError, match=message):
+        families.gaussian_of(rows, **given)
+    with pytest.raises(ValueError, match=message):
+        DirichletProcessMixture(family_params=given).fit(rows)
+
+
 def test_fewer_rows_than_columns():
     rows, z = clusters(2, 64, 3, "spherical", size=60)
     family = families.gaussian_of(rows)

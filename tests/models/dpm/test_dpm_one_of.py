@@ -14,7 +14,7 @@ from support import statistics_checks as checks
 from support.marks import slow_but
 
 from simplex_jax._src.models import dpm
-from simplex_jax._src.models.dpm import families
+from simplex_jax._src.models.dpm import data, families, options
 from simplex_jax._src.models.dpm.families.family import component
 
 MODULE = importlib.import_module("simplex_jax._src.models.dpm.families.one_of")
@@ -116,6 +116,15 @@ def test_members_differ_in_their_priors_alone():
         families.one_of(NORMALS, [0.5, 0.5])
     with pytest.raises(ValueError, match=r"^weights .*0\.0 at index \(2,\)$"):
         families.one_of(NORMALS, [0.5, 0.5, 0.0])
+
+
+def test_rows_may_be_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"size": np.asarray(X[:, 0])})
+    family = families.one_of(NORMALS)
+    found = data.as_data(data.Given(frame, family)).rows
+    np.testing.assert_array_equal(found, X)
+    options.resolve_options(data.as_data(data.Given(X, family)), frame, options.Options())
 
 
 @pytest.mark.filterwarnings("error")

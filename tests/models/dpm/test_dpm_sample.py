@@ -188,6 +188,19 @@ def test_pieces_of_sparse_rows_go_together(monkeypatch):
     assert labels.shape == (20,)
 
 
+def test_rows_with_large_atoms_are_drawn_in_smaller_pieces(monkeypatch):
+    found = []
+    for name, most in (("_DRAWN", 7), ("_PARAMETERS", 7 * 3)):  # the atoms have three parameters
+        with monkeypatch.context() as patch:
+            patch.setattr(clusters, name, most)
+            rows = clusters.sample(
+                0, samples_of("multinomial"), FAMILIES["multinomial"], 20, lengths=LENGTH
+            )
+        found.append((counts_of(rows[0], 3).toarray(), rows[1]))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -14,6 +14,7 @@ from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import families, fitting, starts
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.options import Options, of_size
+from simplex_jax._src.runtime import devices
 from simplex_jax._src.runtime.checkpoint import CheckpointError
 
 # The rows of test_dpm.
@@ -184,6 +185,22 @@ def test_each_chain_has_a_search_of_its_own(getkey, monkeypatch) -> None:
     settings = of_size(42, Options(chains=3))
     labels = fitting._start(getkey(), FAMILY, ROWS, settings)
     assert len(np.unique(labels, axis=0)) == 3
+
+
+def test_chains_start_from_half_to_twice_as_many(getkey, monkeypatch) -> None:
+    monkeypatch.setattr(
+        fitting.model, "random_labels", lambda key, rows, number: np.array([number])
+    )
+    for chains, numbers in ((1, [100]), (2, [50, 200]), (3, [50, 100, 200])):
+        settings = of_size(600, Options(chains=chains, initial_clusters=100))
+        assert fitting._start(getkey(), FAMILY, ROWS, settings).ravel().tolist() == numbers
+
+
+@pytest.mark.filterwarnings("ignore:the run takes")
+def test_a_large_alpha_is_told_where_memory_is_too_small(monkeypatch) -> None:
+    monkeypatch.setattr(devices, "memory", lambda: 2**20)
+    with pytest.raises(ValueError, match=r"MiB: alpha = 1e\+06 needs some .* sticks: .*--alpha"):
+        dpm.fit(ROWS, FAMILY, alpha=1e6, steps=1, initial_clusters=2)
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Rows that stand for several equal ones, each with a label of its own."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +14,14 @@ from support import tiny_dpm
 from simplex_jax import dpm
 from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import from_counts
+from simplex_jax._src.evaluate.partitions import PointPartition
+from simplex_jax._src.models import pipeline
+from simplex_jax._src.models.dpm import MODEL, families, fitting, report, totals
 from simplex_jax._src.models.dpm import data as dpm_data
-from simplex_jax._src.models.dpm import families, totals
 from simplex_jax._src.models.dpm import model as dpm_mixture
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import Selected
+from simplex_jax._src.models.dpm.options import Arguments
 from simplex_jax._src.runtime.driver import run
 from simplex_jax.sklearn import DirichletProcessMixture
 
@@ -182,6 +187,17 @@ def test_what_a_row_reports_of_its_equals():
     one = data.select(np.array([2]))
     assert one.size == 3
     assert one.names == ("2",)
+
+
+def test_the_report_of_a_point_partition_counts_rows_by_their_weights():
+    columns, weights, _ = table()
+    given = dpm_data.Given(columns, None, {"visits": "count"}, weights)
+    plan = pipeline.plan(MODEL, given, Arguments(holdout=10))
+    facts = fitting.describe(plan)
+    assert facts["weighted_train"] == plan.train.weights.sum() < facts["weighted"] == weights.sum()
+    point = PointPartition(np.zeros(50, int), 0.0, 100, 1, "draw")
+    assert report.partitioned_rows(SimpleNamespace(corpus=facts, point=point)) > 100
+    assert report.partitioned_rows(SimpleNamespace(corpus={"rows": 60}, point=point)) == 50
 
 
 def test_a_digest_knows_the_weights():

@@ -39,8 +39,8 @@ from simplex_jax._src.models.dpm.totals import statistics_of
 SHARD = 8_192
 """Number of rows processed together."""
 
-_DRAWN = 2_048
-"""Number of rows drawn together: each has the parameters of its component in memory."""
+_DRAWN, _PARAMETERS = 2_048, 2**26
+"""Largest numbers of rows drawn together, and of parameters of their components in memory."""
 
 _LEVEL = 0.95
 _SMALL, _OFTEN = 0.01, 0.5
@@ -340,9 +340,10 @@ def sample(
     if given is not None and not _needs_lengths(family, key, one):
         raise ValueError("lengths are for rows of counts of words: omit them")
     form = family.simulate(key, one, None if given is None else given[:1])
+    step = min(_DRAWN, max(1, _PARAMETERS // sum(leaf.size for leaf in jax.tree.leaves(one))))
     rows, labels = [], []
-    for first in range(0, count, _DRAWN):
-        number = min(_DRAWN, count - first)
+    for first in range(0, count, step):
+        number = min(step, count - first)
         key_new, key_rows = jax.random.split(jax.random.fold_in(key, first))
         which = random.integers(size, size=number) if draw is None else np.full(number, draw)
         component = (ends[which] <= random.random((number, 1))).sum(axis=1)

@@ -159,11 +159,11 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Corpus | Data:
         return corpora.embedded_corpus()
     if not _holds_columns(input, reading["format"]):
         return counts.read(input, reading)
-    frame = _frame(input, reading)
+    kinds = {column: kind for name, kind in _KINDS.items() for column in reading[name]}
+    frame = _frame(input, reading, {*kinds, reading["weights"]})
     weights = None
     if reading["weights"] is not None:
         frame, weights = _weights(input, frame, reading["weights"])
-    kinds = {column: kind for name, kind in _KINDS.items() for column in reading[name]}
     numbers = Frame(variables.of_texts(frame.columns, kinds), frame.names)
     with _naming(input):
         mixed = reading["kind"] == "mixed" or kinds
@@ -268,8 +268,10 @@ def _other(fitted: Fit, path: Path, reading: dict[str, Any], earlier: dict[str, 
     if refused := options.typed(of_counts):
         flag = next(iter(refused.values()))
         raise click.UsageError(f"{flag} is for counts, and the model is of a table of columns")
-    named = reading | {"id_column": reading["id_column"] or earlier.get("id_column")}
-    frame = _frame(path, named, variables.columns)
+    frame = _frame(path, reading, variables.columns)
+    # The column that named the rows of the run, if the file has it and no other is given.
+    if reading["id_column"] is None and (name := earlier.get("id_column")) in frame.columns:
+        frame = _frame(path, reading | {"id_column": name}, variables.columns)
     with _naming(path):
         table = variables.table(frame)
     observed = sum(cell is not None for name in variables.columns for cell in frame.columns[name])

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +16,8 @@ from simplex_jax._src.corpus.text import count_texts
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
+from simplex_jax._src.models.dpm.families.diagonal_gaussian import DiagonalNormals
+from simplex_jax._src.models.dpm.families.gaussian import Normals
 from simplex_jax._src.models.dpm.variables import Columns, Variables, Words, from_frame
 
 _COPY = 2**28  # rows of this many bytes or more are not copied
@@ -134,7 +136,10 @@ def _as_data(rows: Any, family: Any, kinds: Any) -> Data:
         if isinstance(rows, Corpus):
             raise ValueError("a corpus decides its family: leave family out")
         family = as_pytree(family)
-        rows = family_rows.prepare(family, rows)
+        given = family_rows.as_arrays(rows)
+        rows = family_rows.prepare(family, given)
+        for table in _normal(family_rows.form_of_atom(family, rows), given):
+            family_rows.check_rounding(table)
         size = family_rows.size(rows)
         return Data(rows, tuple(map(str, range(size))), np.arange(size), None, family)
     if family is None:
@@ -149,6 +154,15 @@ def _as_data(rows: Any, family: Any, kinds: Any) -> Data:
         raise ValueError(f"family must be one of dpm.families; it is {family!r}")
     table, names = mapped(family, rows)
     return Data(table, names, np.arange(len(names)), family, None)
+
+
+def _normal(atom: Any, rows: PyTree) -> Iterator[np.ndarray]:
+    """Yield the tables of rows with normal components, in memory or a file."""
+    if isinstance(atom, Normals | DiagonalNormals) and isinstance(rows, np.ndarray):
+        yield rows
+    elif isinstance(atom, dict) and isinstance(rows, dict):
+        for name, part in rows.items():
+            yield from _normal(atom.get(name), part)
 
 
 def mapped(variables: Variables, rows: Any) -> tuple[Any, tuple[str, ...]]:

@@ -25,9 +25,10 @@ from simplex_jax._src.models import growth, heldout, pipeline, verdict
 from simplex_jax._src.models.dpm import clusters as clustering
 from simplex_jax._src.models.dpm import model, starts
 from simplex_jax._src.models.dpm.clusters import Assignment, Clusters, assign
-from simplex_jax._src.models.dpm.data import Data, Given, as_data, mapped
+from simplex_jax._src.models.dpm.data import Data, mapped
 from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
+from simplex_jax._src.models.dpm.families.gaussian import Normals
 from simplex_jax._src.models.dpm.options import Options, most_clusters, process_alpha
 from simplex_jax._src.models.dpm.state import State
 from simplex_jax._src.models.dpm.variables import Columns, Variables
@@ -189,21 +190,13 @@ def expected_seconds(
     settings: Options, family: Family, rows: PyTree, capacity: int, clusters: int
 ) -> float:
     """Return about how many seconds a run takes on one core, without compilation."""
-    one = jnp.zeros(1, jnp.int32)
-    atoms: Any = jax.eval_shape(
-        lambda: family.draw(
-            jax.random.key(0),
-            family.statistics(family_rows.fill_means(family_rows.take(rows, one)), one, 1),
-        )
-    )
-    leaves = jax.tree.leaves(atoms)
-    size = sum(leaf.size for leaf in leaves)
+    atom = family_rows.form_of_atom(family, rows)
+    size = sum(leaf.size for leaf in jax.tree.leaves(atom))
     # A matrix for each component has to be factored: for `one_of` by each of its members.
-    p = max((leaf.shape[-1] for leaf in leaves if leaf.ndim > 2), default=0)
-    square = [leaf.shape for leaf in leaves if leaf.shape[-2:] == (p, p)]
-    factor = 3.0 * p**3 if square else 0.0
+    p = _covariance_columns(atom)
+    factor = 3.0 * p**3
     priors = max((jnp.size(leaf) for leaf in jax.tree.leaves(family)), default=0)
-    members = max(1, priors // (p * p)) if square else 1
+    members = max(1, priors // (p * p)) if p else 1
     moves = settings.split_merge or 0
     each = _EACH + factor / _RATE
     draws = (_DRAWS * capacity + _OF_MOVES * moves * clusters) * members * each
@@ -214,6 +207,12 @@ def expected_seconds(
     return settings.steps * settings.chains * (draws + passes)
 
 
+def _covariance_columns(atom: PyTree) -> int:
+    """Return the number of columns of the largest covariance of a component; 0 without one."""
+    parts = jax.tree.leaves(atom, is_leaf=lambda part: isinstance(part, Normals))
+    return max((part.mean.shape[-1] for part in parts if isinstance(part, Normals)), default=0)
+
+
 def warn_of_time(settings: Options, family: Family, rows: PyTree, clusters: int) -> None:
     """Warn of a run that takes minutes, with what makes it shorter."""
     count = expected_sticks(settings, family_rows.size(rows), clusters)
@@ -222,7 +221,6 @@ def warn_of_time(settings: Options, family: Family, rows: PyTree, clusters: int)
         return
     if (time := expected_seconds(settings, family, rows, capacity, clusters)) < _LONG:
         return
-    leaves = jax.tree.leaves(jax.eval_shape(family_rows.fill_means, rows))
     reasons = []
     if not isinstance(settings.alpha, str) and count > 4 * settings.capacity:
         size = family_rows.size(rows)
@@ -231,10 +229,10 @@ def warn_of_time(settings: Options, family: Family, rows: PyTree, clusters: int)
             f"alpha = {settings.alpha:g} expects {expected:,.0f} clusters of {size:,} rows and "
             f"needs some {count:,} sticks: give a smaller one, or learn it"
         )
-    if len(leaves) == 1 and leaves[0].ndim == 2 and leaves[0].shape[1] >= 32:
+    if (p := _covariance_columns(family_rows.form_of_atom(family, rows))) >= 32:
         reasons.append(
-            f"a component has the covariance of {leaves[0].shape[1]} columns: reduce them by "
-            "principal components, or take the family diagonal_gaussian"
+            f"a component has the covariance of {p} columns: reduce them by principal components, "
+            "or take the family diagonal_gaussian"
         )
     reasons.append("do fewer passes (--passes), or give a time (--seconds)")
     warnings.warn(
@@ -417,7 +415,13 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
         needed = expected_sticks(settings, family_rows.size(rows), clusters)
         kernel, stream = build(capacity=growth.doubled(settings.capacity, needed))
         labels = labels if settings.chains > 1 else labels[0]
-        state = session.start(kernel.init, key_state, labels, remedy=_REMEDY)
+        remedy = _REMEDY
+        if needed > settings.capacity and not isinstance(settings.alpha, str):
+            remedy = (
+                f"alpha = {settings.alpha:g} needs some {needed:,} sticks: give a smaller one "
+                "(--alpha), or fewer chains"
+            )
+        state = session.start(kernel.init, key_state, labels, remedy=remedy)
     return Run(
         key=key_run,
         kernel=kernel,
@@ -453,7 +457,7 @@ def _start(key: jax.Array, family: Family, rows: Any, settings: Options) -> np.n
             together = starts.merged(fold_in(key, 1), family, rows, found)
             labels.append(_numbered(together))
     else:
-        numbers = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
+        numbers = growth.starts(settings.initial_clusters, settings.chains)
         labels = [
             model.random_labels(key, rows, number)
             for key, number in zip(keys, numbers, strict=True)
@@ -555,7 +559,7 @@ def describe(plan: Plan) -> dict[str, Any]:
     data: Data = plan.data
     facts: dict[str, Any] = {"rows": len(data.names)}
     if data.weights is not None:
-        facts["weighted"] = data.size
+        facts |= {"weighted": data.size, "weighted_train": plan.train.size}
     if data.variables is None:
         return facts
     variables = data.variables
@@ -579,9 +583,7 @@ def score(fitted: Fit, rows: Any, *, seed: int = 0) -> float:
 
 
 def _assign(fitted: Fit, rows: Any) -> Assignment:
-    if fitted.variables is None:
-        rows = as_data(Given(rows, fitted.family)).rows
-    else:
+    if fitted.variables is not None:
         rows = fitted.variables.rows(mapped(fitted.variables, rows)[0])
     return assign(fitted.clusters.samples, fitted.family, rows)
 
@@ -622,7 +624,9 @@ def mixture_warnings(
     sentences = []
     if not all(display.finite(value) for value in values):
         sentences.append("A held-out log predictive is not finite: the run has failed.")
-    elif len(values) > 1 and values[-1] <= values[0] - heldout.noise(values):
+    elif len(values) > 1 and values[-1] <= values[0] - max(
+        heldout.noise(values), verdict.TOLERANCE
+    ):
         sentences.append(
             f"The held-out log predictive did not rise: {values[0]:.4g} at first, "
             f"{values[-1]:.4g} at the end."
@@ -694,7 +698,7 @@ def warn(fitted: Fit) -> list[str]:
     # A start that was searched for is expected to be near the end.
     starts: Sequence[int] = ()
     if settings.initial_clusters is not None:
-        starts = growth.starts(settings.initial_clusters, settings.capacity, settings.chains)
+        starts = growth.starts(settings.initial_clusters, settings.chains)
     sentences = mixture_warnings(
         fitted.metrics,
         clusters.sizes,
@@ -713,21 +717,25 @@ def warn(fitted: Fit) -> list[str]:
 def judge(fitted: Fit, longer: str) -> list[str]:
     """Return the verdict, given the command or call of a longer run; see `Results.verdict`."""
     sentences = [verdict.predictions(fitted, "log_predictive", logarithmic=True)]
+    what = "" if verdict.SETTLED in sentences[0] else "lets the predictions settle"
     numbers = fitted.num_clusters_posterior
     likeliest = f"{min(numbers)} to {max(numbers)}" if len(numbers) > 1 else f"{min(numbers)}"
     clusters = f"{counted(fitted.num_clusters, 'cluster')}, and {likeliest} in single samples"
-    rhat = fitted.diagnostics.get("num_clusters", {}).get("rhat")
+    # A number that is the same in all samples has no diagnostics.
+    rhat = fitted.diagnostics.get("num_clusters", {"rhat": 1.0})["rhat"]
     if fitted.settings.chains == 1:
         sentences.append(
             f"{clusters}. One chain cannot tell whether another run would find the same: two can "
             "(chains=2, --chains 2)."
         )
-    elif display.finite(rhat) and rhat > LARGE_RHAT:
+    elif math.isnan(rhat):
+        sentences.append(f"{clusters}. The chains are too short to tell whether they agree.")
+        what = what or "tells whether the chains agree"
+    elif rhat > LARGE_RHAT:  # infinite if each chain stays at a number of its own
         sentences.append(f"{clusters}. The chains disagree on their number (R-hat {rhat:.2f}).")
+        what = "brings the chains together"
     else:
         sentences.append(f"{clusters}. The chains agree on their number.")
-    apart = "disagree" in sentences[1]
-    if apart or verdict.SETTLED not in sentences[0]:
-        what = "brings the chains together" if apart else "lets the predictions settle"
+    if what:
         sentences += verdict.improvement(f"A longer run {what}", longer)
     return sentences

@@ -194,7 +194,7 @@ def _check_heldout(data: Data, heldout: PyTree) -> None:
     family = data.family if data.variables is None else data.variables.family()
     assert family is not None
     try:
-        family_rows.check(family, heldout)
+        family_rows.check(family, family_rows.as_arrays(heldout))
     except ValueError as error:
         raise ValueError(
             f"heldout must be rows of the family: {error}; or give holdout, a number of rows"

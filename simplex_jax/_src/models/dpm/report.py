@@ -198,6 +198,11 @@ def _range(fitted: Fit) -> str:
     return f"{low}" if low == high else f"{low}–{high}"
 
 
+def partitioned_rows(fitted: Fit) -> int:
+    """Return the number of rows that `point.rows_used` is a part of, as often as they count."""
+    return fitted.corpus.get("weighted_train", len(fitted.point.labels))
+
+
 def number_of_clusters(fitted: Fit) -> str:
     """Say how many clusters there are, in the point partition and in the samples."""
     most = max(
@@ -269,7 +274,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
             "expected": point.loss,
             "clusters": fitted.num_clusters,
             "rows_used": point.rows_used,
-            "rows": len(point.labels),
+            "rows": partitioned_rows(fitted),
         },
     }
 

@@ -1,6 +1,7 @@
 """The files of a fitted mixture."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ _PROFILES = ("profiles", "profiles_sd", "overall")
 _TOP_VALUES = 20
 _PROBABILITY = 1 + 1e-5
 
+# Control characters, such as tabs, further ends of lines, and surrogates, which no UTF-8 has.
+_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
 
 def values(fitted: Fit) -> dict[str, np.ndarray]:
     """Return the arrays of a fit by name; its rows must have variables."""
@@ -50,9 +54,10 @@ def write(fitted: Fit, place: Path) -> None:
     `clusters.csv` has the sizes of the clusters and the share of samples that have them;
     `profiles.csv` the 20 most distinctive words, values, means and rates of each, with their 95%
     intervals, in the units of the columns; `cluster_keys.txt` cluster, size and the first values,
-    separated by tabs; `rows.csv` the most probable cluster of every row with its probability, -1
-    for clusters that only some samples have, and its cluster in the point partition, empty for
-    held-out rows; `row_clusters.npz` the probabilities of all clusters for every row, by name.
+    separated by tabs, with blanks for control characters in values; `rows.csv` the most probable
+    cluster of every row with its probability, -1 for clusters that only some samples have, and its
+    cluster in the point partition, empty for held-out rows; `row_clusters.npz` the probabilities of
+    all clusters for every row, by name.
     """
     clusters, variables = fitted.clusters, variables_of(fitted)
     features = report.estimates_of(variables, clusters, _TOP_VALUES)
@@ -69,7 +74,7 @@ def write(fitted: Fit, place: Path) -> None:
     output.write_text(
         place / "cluster_keys.txt",
         "".join(
-            f"{cluster}\t{size:.0f}\t{', '.join(first[:10])}\n"
+            f"{cluster}\t{size:.0f}\t{_BREAKS.sub(' ', ', '.join(first[:10]))}\n"
             for cluster, (size, first) in enumerate(zip(clusters.sizes, words, strict=True))
         ),
     )
@@ -132,7 +137,7 @@ def summary(fitted: Fit) -> dict[str, Any]:
             "expected": point.loss,
             "clusters": fitted.num_clusters,
             "rows_used": point.rows_used,
-            "rows": len(point.labels),
+            "rows": report.partitioned_rows(fitted),
             "draws_used": point.draws_used,
             "source": point.source,
         },

@@ -387,7 +387,7 @@ class Columns(NamedTuple):
         """
         if not frames.is_frame(data):
             refuse_masked(data)
-            table = np.array(data, np.float64)
+            table = self._as_numbers(data)
             if table.ndim != 2 or table.shape[1] != len(self.columns) or not len(table):
                 raise ValueError(
                     f"rows must be a table with the columns of the model or have shape [n, "
@@ -411,6 +411,24 @@ class Columns(NamedTuple):
             else:
                 parts.append(numbers_of(name, frame[name], kind))
         return np.stack(parts, axis=1)
+
+    def _as_numbers(self, data: Any) -> np.ndarray:
+        """Return an array of numbers and codes as float64, or raise a ValueError."""
+        try:
+            return np.array(data, np.float64)
+        except (TypeError, ValueError):
+            cells = np.array(data, object)
+        where = "rows"
+        for name, column in zip(self.columns, cells.T if cells.ndim == 2 else (), strict=False):
+            try:
+                column.astype(np.float64)
+            except (TypeError, ValueError):
+                where = f"column {name!r} of rows"
+                break
+        raise ValueError(
+            f"{where} must be numbers, or codes of categories from 0 on: give texts in a data "
+            "frame or a mapping of columns"
+        )
 
     def rows(self, data: np.ndarray) -> PyTree:
         """Return rows for `family`, from cells, float64 [N, P].

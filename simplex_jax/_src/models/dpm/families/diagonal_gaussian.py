@@ -52,7 +52,8 @@ def diagonal_gaussian(
     Rows are floats [n, p], NaN where missing. Atoms are `DiagonalNormals`, statistics
     `ColumnMoments`. As in `gaussian`, moments are taken about the prior mean and lose precision if
     a cluster is d of its own standard deviations away from it: 1e-7 d^2 of the variance in float32.
-    The size of the prior mean itself does not matter.
+    `dpm.fit` refuses float64 rows that float32 rounds by more than a thousandth of the standard
+    deviation of a column, as numbers near 1e9 are: subtract a number near their mean first.
 
     Args:
         mean: Prior means, [p].

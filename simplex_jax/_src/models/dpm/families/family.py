@@ -105,6 +105,16 @@ class Family(NamedTuple):
     simulate: Callable[[jax.Array, Atoms, Any], Rows] | None = None
 
 
+def form_of_atom(family: Family, rows: Rows) -> Atoms:
+    """Return the shapes and dtypes of the parameters of one component, leaves [1, ...]."""
+    one = jnp.zeros(1, jnp.int32)
+    return jax.eval_shape(
+        lambda: family.draw(
+            jax.random.key(0), family.statistics(fill_means(take(rows, one)), one, 1)
+        )
+    )
+
+
 def component(family: Family, statistics: Statistics, atoms: Atoms) -> tuple[PyTree, PyTree]:
     """Return mean and variance of components given the rows of their clusters, [K, ...]."""
     if family.profile is not None:
@@ -257,26 +267,63 @@ def check_numbers(rows: Any, columns: int, dtype: DTypeLike) -> None:
         )
 
 
+_ROUNDED = 1e-3
+"""Largest rounding of rows, in standard deviations of their column: clusters are narrower."""
+
+
+def check_rounding(rows: np.ndarray) -> None:
+    """Raise a ValueError if JAX rounds a column of floats to steps that matter beside its spread.
+
+    This is for rows to learn from: the spread of a few others says nothing.
+    """
+    dtype = jax.dtypes.canonicalize_dtype(rows.dtype)
+    if dtype == rows.dtype:
+        return
+
+    def total(of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        return np.sum([np.nansum(of(block), axis=0) for _, block in blocks(rows)], axis=0)
+
+    number = np.maximum(total(lambda block: ~np.isnan(block)), 1)
+    mean = total(lambda block: block) / number
+    sd = np.sqrt(total(lambda block: (block - mean) ** 2) / number)
+    error = np.sqrt(total(lambda block: (block.astype(dtype) - block) ** 2) / number)
+    # The deviation of equal numbers, which stay equal, can be a rounding error.
+    coarse = (error > _ROUNDED * sd) & (sd > 1e-12 * np.abs(mean))
+    if coarse.any():
+        column = int(np.argmax(coarse))
+        raise ValueError(
+            f"column {column} of rows has mean {mean[column]:.6g} and standard deviation "
+            f"{sd[column]:.3g}, and {dtype} rounds its numbers by {error[column]:.2g}: subtract a "
+            "number near the mean from all of them"
+        )
+
+
 def prepare(family: Family, rows: PyTree) -> PyTree:
     """Return rows on the device in the form that the family's functions expect, checked.
 
     Raises:
         ValueError: They do not fit the family, or do not fit into memory.
     """
-    if all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(rows)):
-        rows = _table(rows)
+    rows = as_arrays(rows)
     check(family, rows)
     if family.missing is not None and not isinstance(rows, Selected):
         rows = family.missing.mark(rows)
     return on_device(rows)
 
 
-def _table(rows: Any) -> np.ndarray:
-    """Return the table of nested lists."""
-    try:
-        return np.asarray(rows)
-    except ValueError:
-        raise ValueError("rows must all have the same number of columns") from None
+def as_arrays(rows: PyTree) -> PyTree:
+    """Return rows with arrays of NumPy for nested lists, data frames and the like."""
+    if all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(rows)):
+        try:
+            return np.asarray(rows)
+        except ValueError:
+            raise ValueError("rows must all have the same number of columns") from None
+
+    def as_array(leaf: Any) -> Any:
+        given = isinstance(leaf, np.ndarray | jax.Array) or not hasattr(leaf, "__array__")
+        return leaf if given else np.asarray(leaf)
+
+    return jax.tree.map(as_array, rows)
 
 
 def blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

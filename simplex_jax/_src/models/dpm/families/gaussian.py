@@ -198,7 +198,8 @@ def gaussian_of(
 
     Raises:
         ValueError: A cell is infinite, a column is constant or squares of its numbers overflow or
-            underflow, or the covariance is singular: a column is a linear function of others.
+            underflow, or the covariance is singular: a column is a linear function of others. Or
+            `strength` is not positive, or `freedom` not above p - 1.
 
     Example:
         >>> import jax.numpy as jnp

@@ -218,7 +218,9 @@ class _Search:
         within, directions, width = self._within(groups, wide)
         apart = (mean * np.linalg.solve(within, mean.T).T).sum(axis=1) / width
         distance = float(number @ apart) / size
-        strength = self._strength or min(1.0, p / distance if distance > 0 else 1.0)
+        strength = self._strength
+        if strength is None:
+            strength = min(1.0, p / distance if distance > 0 else 1.0)
         fit = _Fit(0.0, within, strength, float(self._freedoms[0]), np.zeros(0))
         _, about = self._scatters(fit, groups)
         values = _eigenvalues(within, about)
@@ -372,8 +374,15 @@ def prior_of(
 
     The prior mean is that of the rows. `strength` and `freedom` are chosen where None. Missing
     cells are NaN.
+
+    Raises:
+        ValueError: `strength` is not positive, or `freedom` not above p - 1.
     """
     size, p = values.shape
+    if strength is not None and not 0 < strength < math.inf:
+        raise ValueError(f"strength must be finite and positive; it is {strength}")
+    if freedom is not None and not p - 1 < freedom < math.inf:
+        raise ValueError(f"freedom must be finite and above p - 1 = {p - 1}; it is {freedom}")
     centre, sd = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
     if size > _ROWS:
         values = values[np.random.default_rng(0).choice(size, _ROWS, replace=False)]
