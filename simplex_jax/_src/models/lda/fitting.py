@@ -341,10 +341,10 @@ def _matched(draws: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def _told_apart(tokens: np.ndarray, prior: float) -> np.ndarray:
-    """Return whether topics of these tokens [C, K] show what they are, for chains but the first.
+    """Return which topics have tokens enough to be compared with the first chain's, [C - 1, K].
 
-    The prior adds the same to all words of all topics, so that means of n tokens have an affinity
-    of about prior / (prior + n) whatever their words are.
+    The prior adds the same to all words of all topics, so that means of n tokens, [C, K], have an
+    affinity of about prior / (prior + n) whatever their words are.
     """
     known = prior / (prior + tokens) < matching.SAME
     return known[1:] & known[0]

@@ -280,13 +280,22 @@ def check_rounding(rows: np.ndarray) -> None:
     if dtype == rows.dtype:
         return
 
-    def total(of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        return np.sum([np.nansum(of(block), axis=0) for _, block in blocks(rows)], axis=0)
-
-    number = np.maximum(total(lambda block: ~np.isnan(block)), 1)
-    mean = total(lambda block: block) / number
-    sd = np.sqrt(total(lambda block: (block - mean) ** 2) / number)
-    error = np.sqrt(total(lambda block: (block.astype(dtype) - block) ** 2) / number)
+    # In one reading, as rows may be in a file; about the first block's mean, for exact deviations.
+    origin: np.ndarray | None = None
+    number = total = squares = errors = np.zeros(rows.shape[1])
+    for _, block in blocks(rows):
+        present = ~np.isnan(block)
+        if origin is None:
+            size = np.maximum(present.sum(axis=0), 1)
+            origin = block.sum(axis=0, where=present) / size
+        from_origin = block - origin
+        number = number + present.sum(axis=0)
+        total = total + np.nansum(from_origin, axis=0)
+        squares = squares + np.nansum(from_origin**2, axis=0)
+        errors = errors + np.nansum((block.astype(dtype) - block) ** 2, axis=0)
+    number, offset = np.maximum(number, 1), total / np.maximum(number, 1)
+    mean = (0 if origin is None else origin) + offset
+    sd, error = np.sqrt(np.maximum(squares / number - offset**2, 0)), np.sqrt(errors / number)
     # The deviation of equal numbers, which stay equal, can be a rounding error.
     coarse = (error > _ROUNDED * sd) & (sd > 1e-12 * np.abs(mean))
     if coarse.any():
