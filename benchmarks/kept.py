@@ -86,13 +86,19 @@ def _without_places(arguments: Sequence[str]) -> list[str]:
 
 
 def _processor() -> str:
-    """Return the processor model, which `platform` does not know on Linux."""
+    """Return the processor model, which `platform` does not know on Linux.
+
+    In a virtual machine it may be the maker's name alone: then with family and model numbers.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    facts = {name.strip(): value.strip() for name, _, value in (s.partition(":") for s in lines)}
+    name = facts.get("model name", "")
+    if name and not any(map(str.isdigit, name)) and "cpu family" in facts:
+        name += f", family {facts['cpu family']}, model {facts['model']}"
+    return name or platform.processor() or platform.machine()
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], **facts: Any) -> None:
