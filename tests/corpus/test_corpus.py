@@ -117,7 +117,8 @@ BAD_COUNTS = {
     "scalar": (3, "0 dimensions"),
     "none": (None, "0 dimensions"),
     "masked": (np.ma.array([[1, 9]], mask=[[0, 1]]), "masked"),
-    "objects": (np.array([[None]]), "dtype object"),
+    "objects": (np.array([[object()]]), "dtype object"),
+    "missing": (np.array([[None]]), "column 0 .* is nan"),
     "ragged": ([[1, 2], [3]], r"^counts: .*valid array"),
     "text": (np.array([["a", "b"]]), "dtype <U1"),
     "words": ([[], ["a", "b"]], r"join .* ' '.join\(words\)"),
@@ -128,6 +129,7 @@ BAD_COUNTS = {
     "bytes": ([b"apple"], r"bytes .*; decode each text"),
     "dicts": ([{"apple": 2}], "dicts .*DictVectorizer"),
     "texts": (np.array([[1, "an apple"]], object), r"dtype object; .* table\["),
+    "texts of numbers": (np.array([[1], ["2"]], object), "dtype object"),
     "complex": ([[1j]], "complex"),
     "no document": (np.zeros((0, 3)), r"\(0, 3\)"),
     "no word": (np.zeros((3, 0)), r"\(3, 0\)"),
@@ -193,6 +195,40 @@ def test_labels_of_a_data_frame_are_kept():
         from_counts(frame.set_axis(["sea", "sea"], axis=1))
     unit = vectors.from_array(frame, normalise=True)
     assert (unit.vocabulary, unit.names) == (("sea", "ant"), ("d1", "d2"))
+
+
+def test_nullable_and_mixed_columns_of_a_data_frame_are_counts():
+    """Their values are objects, as those of booleans beside numbers are."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"sea": [2, 0], "ant": [True, False]})
+    for given in (frame, frame.convert_dtypes()):
+        assert from_counts(given).counts.toarray().tolist() == [[2, 1], [0, 0]]
+    with pytest.raises(CorpusError, match="dtype object"):
+        from_counts(np.array([[1, pandas.NA]], object))
+
+
+def test_a_sparse_data_frame_is_never_dense(monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"sea": [2, 0], "ant": [0, 3]}, index=["d1", "d2"])
+    filled = from_counts(frame.astype(pandas.SparseDtype(float, np.nan)))
+    assert filled.counts.toarray().tolist() == [[2, 0], [0, 3]], "though it leaves out NaN"
+    sparse = frame.astype(pandas.SparseDtype(int, 0))
+    monkeypatch.setattr(pandas.DataFrame, "__array__", None)
+    corpus = from_counts(sparse)
+    assert corpus.counts.toarray().tolist() == [[2, 0], [0, 3]]
+    assert (corpus.vocabulary, corpus.names) == (("sea", "ant"), ("d1", "d2"))
+
+
+def test_a_written_index_is_no_word(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "x.csv"
+    pandas.DataFrame({"sea": [2, 0], "ant": [1, 3]}).to_csv(path)
+    for read in (from_counts, lambda frame: vectors.from_array(frame, normalise=True)):
+        with pytest.raises(CorpusError, match=r"'Unnamed: 0'.* index_col=0$"):
+            read(pandas.read_csv(path))
+    assert from_counts(pandas.read_csv(path, index_col=0)).vocabulary == ("sea", "ant")
+    counts = pandas.DataFrame({"Unnamed: 0": [1, 1], "ant": [1, 3]})
+    assert from_counts(counts).vocabulary == ("Unnamed: 0", "ant"), "two rows have one number"
 
 
 def test_digest_depends_on_counts_and_words_only():
@@ -405,8 +441,22 @@ def test_bad_texts(texts, kwargs, message):
         {"max_vocabulary": 0},
         {"stop_words": ("the", "of")},
         {"stop_words": None},
+        {"min_df": np.int64(0)},
+        {"max_df": np.float32(1.5)},
+        {"ngrams": 2},
+        {"ngrams": (1, 2.0)},
+        {"ngrams": "12"},
     ],
 )
 def test_bad_options(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         TextOptions(**options)
+
+
+def test_options_may_be_numbers_of_numpy():
+    options = TextOptions(
+        min_df=np.int64(2), max_df=np.float32(0.5), ngrams=np.array([1, 2]), max_vocabulary=9
+    )
+    assert options == TextOptions(min_df=2, max_df=0.5, ngrams=(1, 2), max_vocabulary=9)
+    kinds = [type(value) for value in (options.min_df, options.max_df, *options.ngrams)]
+    assert kinds == [int, float, int, int]

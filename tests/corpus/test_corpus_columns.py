@@ -66,6 +66,13 @@ def test_a_document_is_found_by_its_name_in_letters_or_in_parts(tmp_path):
         columns_of(path, ["year"], ["b", "the"])
 
 
+def test_names_may_repeat_in_the_order_of_the_documents(tmp_path):
+    path = saved(tmp_path, "x.csv", "name,year\na,1\nb,2\na,3\n")
+    assert columns_of(path, ["year"], ["a", "b", "a"]) == {"year": ["1", "2", "3"]}
+    with pytest.raises(CorpusError, match=r"records .* 'a'"):
+        columns_of(path, ["year"], ["a", "a", "b"])
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [("x.csv", "year\n1\n2\n"), ("x.jsonl", '{"year": "1"}\n{"year": "2"}')],
@@ -159,6 +166,23 @@ def test_categories_of_anndata_are_groups_in_their_order(tmp_path):
     days = column("day", read_columns(tmp_path / "x.h5ad", ["day"]).columns["day"])
     assert days.kind == "date"
     assert days.values[:2].astype(int).tolist() == [2019, 2020]
+
+
+def test_categories_of_anndata_before_0_8_are_groups_too(tmp_path):
+    """Their codes were numbers, and -1 was one of them."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5ad", "w") as file:
+        file["X"] = np.eye(3, dtype=int)
+        for name in ("obs", "var"):
+            file.create_group(name).attrs["_index"] = "name"
+            file[name]["name"] = list("abc")
+        table = file["obs"]
+        table["cell"] = np.array([1, 0, -1], np.int8)
+        table.create_group("__categories")["cell"] = ["B", "T"]
+        table["cell"].attrs["categories"] = table["__categories/cell"].ref
+    found = read_columns(tmp_path / "x.h5ad", ["cell"]).columns["cell"]
+    assert found == ["T", "B", None]
+    assert column("cell", found).groups == ("B", "T")
 
 
 def nullable(place, name, values, mask):

@@ -123,6 +123,15 @@ def test_a_transposed_matrix_is_told_and_turned(place, layout):
             read(other, "mtx", place / "words", transpose=True)
 
 
+def test_documents_with_names_may_be_many_and_empty(place, monkeypatch):
+    """The limit is for a number that a file only declares."""
+    monkeypatch.setattr("simplex_jax._src.corpus.formats.matrices.MAX_UNUSED", 0)
+    sp.save_npz(place / "x.npz", sp.csr_array([[1], [0], [0]]))
+    with pytest.raises(CorpusError, match="3 documents, 1 entries"):
+        read(place / "x.npz")
+    assert read(place / "x.npz", names=place / "names").names == NAMES
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -251,6 +260,17 @@ def test_tsv(place):
     columns = {"text_column": "3", "id_column": "1"}
     check(read(bare, "tsv", text=EVERY_WORD, **columns), WORDS, NAMES)
     check(read(bare, "tsv", text=EVERY_WORD, text_column="3"), WORDS)
+
+
+@pytest.mark.parametrize("header", ["0,1,2", ",0,1,2"])
+def test_numbers_may_be_the_names_of_columns(place, header):
+    """As pandas names them: the second column was read, and the names were a document."""
+    index = "7," if header.startswith(",") else ""
+    path = saved(place, "x.csv", f"{header}\n{index}one,pear,apple\n")
+    corpus = read(path, text=EVERY_WORD, text_column="2")
+    assert (corpus.vocabulary, corpus.names) == (("apple",), ("1",))
+    rated = saved(place, "y.csv", "2,apple\n1,pear\n")
+    assert read(rated, text=EVERY_WORD, text_column="2").names == ("1", "2"), "no names"
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.ndjson.gz", "x"])
@@ -421,6 +441,19 @@ def test_h5ad_in_pieces_names_what_is_wrong(place):
     write_h5ad(place / "y.h5ad", COUNTS, "csr")
     with pytest.raises(FileExistsError, match="already there"):
         convert(place / "y.h5ad", place / "store")
+
+
+def test_h5ad_in_pieces_names_the_file_and_the_row_in_it(place, monkeypatch):
+    monkeypatch.setattr("simplex_jax._src.corpus.formats.hdf5._ENTRIES", 2)
+    write_h5ad(place / "x.h5ad", COUNTS * [[1], [1], [-1]], "csr")
+    with pytest.raises(CorpusError, match=r"x\.h5ad: row 2, column 1 .* is -5"):
+        convert(place / "x.h5ad", place / "store")
+    write_h5ad(place / "y.h5ad", COUNTS, "csr", var=["apple", "pear", "apple"])
+    with pytest.raises(CorpusError, match=r"y\.h5ad: .* repeats word 0, 'apple'"):
+        convert(place / "y.h5ad", place / "store")
+    write_h5ad(place / "z.h5ad", 0 * COUNTS, "dense")
+    with pytest.raises(CorpusError, match=r"z\.h5ad: .*is empty"):
+        convert(place / "z.h5ad", place / "store")
 
 
 def test_h5ad_of_normalised_values_says_which_layers_there_are(place):

@@ -176,7 +176,8 @@ def test_ngrams_case_and_tokens():
     assert words(lowercase=False) == ("New", "York", "city", "new", "the")
     with pytest.warns(UserWarning, match="6 of 7 words"):
         assert words(token_pattern=r"\b\w\b") == ("a",)
-    pairs = from_texts(texts, options=EVERY_WORD, vocabulary=["new york", "city"])
+    with pytest.warns(UserWarning, match=r"1 of 2 words .*'new york'"):
+        pairs = from_texts(texts, options=EVERY_WORD, vocabulary=["new york", "city"])
     assert pairs.counts.toarray().tolist() == [[0, 1], [0, 1]], "single words are counted"
     counted = dataclasses.replace(EVERY_WORD, ngrams=(1, 2))
     pairs = from_texts(texts, options=counted, vocabulary=["new york", "city"])

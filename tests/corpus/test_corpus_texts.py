@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from simplex_jax._src import corpus
+from simplex_jax._src.cli import counts
 from simplex_jax._src.corpus import CorpusError, TextOptions
 from simplex_jax._src.corpus.text import count_texts
 
@@ -61,6 +62,11 @@ def test_excerpts_are_the_beginnings_of_the_texts():
     assert (short, empty) == ("a river and a stream", "")
     assert all(len(text) <= 200 and text.endswith("…") for text in cut)
     assert corpus.drop_words(result, ["river"]).excerpts == result.excerpts
+    assert corpus.to_vocabulary(result, ["river"]).corpus.excerpts == result.excerpts
+    assert corpus.vectors.cut(result, max_vocabulary=1).excerpts == result.excerpts
+    for part in corpus.holdout(result, 2, seed=0):
+        rows = [int(name) for name in part.names]
+        assert part.excerpts == tuple(result.excerpts[row] for row in rows)
     assert corpus.from_counts([[1, 2]]).excerpts == ()
 
 
@@ -82,13 +88,39 @@ def test_texts_are_a_corpus(kind):
 def test_words_that_other_options_have_made_are_told():
     """They were counted as if they were in no text."""
     texts, vocabulary = ["New York, an oak"], ["New York", "a", "oak", "ne\u0301e"]
-    said = r"2 of 4 words .* not counted: TextOptions\(\) .* 'New York'"
-    with pytest.warns(UserWarning, match=said):
+    with pytest.warns(UserWarning, match=r"^texts: 2 of 4 words .*'New York'") as told:
         result = count_texts(texts, vocabulary)
+    assert len(told) == 1
     assert result.counts.toarray().tolist() == [[0, 0, 1, 0]]
     options = corpus.TextOptions(lowercase=False, ngrams=(1, 2), token_pattern=r"\w+")
     counted = corpus.from_texts(texts, options=options, vocabulary=vocabulary)
     assert counted.counts.toarray().tolist() == [[1, 0, 1, 0]]
+
+
+def test_given_words_that_no_text_can_have_are_told(tmp_path):
+    with pytest.warns(UserWarning, match=r"^texts: 1 of 2 words .*'NASA'.*--keep-case"):
+        corpus.from_texts(["NASA and an oak"], vocabulary=["NASA", "oak"])
+    with pytest.warns(UserWarning, match=r"^texts: 1 of 2 words .*'AI'"):
+        corpus.from_texts([["AI", "new york"]], vocabulary=["AI", "new york"])
+    hashtags = TextOptions(token_pattern=r"#(\w+)")
+    tagged = corpus.from_texts(["an #oak"], vocabulary=["oak"], options=hashtags)
+    assert tagged.counts.toarray().tolist() == [[1]], "and no warning"
+    (tmp_path / "x.txt").write_text("NASA and an oak\n")
+    (tmp_path / "words").write_text("oak\nNASA\n")
+    with pytest.warns(UserWarning, match=r"x\.txt: 1 of 2 words "):
+        corpus.read(tmp_path / "x.txt", vocabulary=tmp_path / "words")
+
+
+def test_the_command_tells_of_such_words_once(tmp_path):
+    (tmp_path / "x.txt").write_text("NASA and an oak\n")
+    (tmp_path / "words").write_text("oak\nNASA\n")
+    reading = vars(corpus.Reading(vocabulary=tmp_path / "words")) | {"drop_words": None}
+    with pytest.warns(UserWarning, match=r"x\.txt: 1 of 2 words ") as told:
+        counts.read(tmp_path / "x.txt", reading)
+    assert len(told) == 1
+    with pytest.warns(UserWarning, match=r"x\.txt: 1 of 2 words ") as told:
+        counts.convert(tmp_path / "x.txt", tmp_path / "store", reading)
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize(

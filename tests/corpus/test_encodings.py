@@ -225,6 +225,7 @@ def office(kind):
         (packed(b"X\n\0\0\0\x03\0\x04\x03\x01"), r"an R object \(.rds\); in R, save"),
         (b"PAR1\x15\x04\x15 a PAR1", r"a Parquet .* CSV: pandas.read_parquet"),
         (b"ARROW1\0\0", "an Arrow .*read_feather"),
+        (b"\x8a" * 8 + b"DUCK\x40" + b"\0" * 40, "a DuckDB .* CSV"),
         (b"SQLite format 3\0\x10", r"an SQLite .* CSV: sqlite3"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a PNG image; give texts"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "a JPEG image"),
@@ -255,6 +256,9 @@ def test_what_is_not_text_is_named(tmp_path, content, told, place):
     [
         "BM 25 ranks texts by their words",
         "PAR1 is a receptor of thrombin",
+        "PAR1\nPAR2",
+        "PAR1\ta receptor",
+        "The old DUCK swims",
         "ORC\nrocks",
         "A\n2\n197635\nB\n",
         "MZ sends regards, and this is a line of text that is longer than sixty-four letters",

@@ -341,6 +341,17 @@ def test_a_vocabulary_with_more_columns_is_refused(tmp_path):
         read_vocabulary(tmp_path / "words.tsv")
 
 
+@pytest.mark.parametrize(
+    ("name", "fields"), [("marker_genes.tsv", ("2.5", "-1e-3")), ("mygenes.tsv", ("B cell", "T"))]
+)
+def test_a_table_about_genes_is_not_the_features_of_10x(tmp_path, name, fields):
+    """Its second column was the vocabulary."""
+    rows = zip(("CD4", "CD8"), fields, strict=True)
+    (tmp_path / name).write_text("".join(f"{gene}\t{field}\n" for gene, field in rows))
+    with pytest.raises(CorpusError, match=rf"{name}:1: 2 fields.*cut -f"):
+        read_vocabulary(tmp_path / name)
+
+
 def test_gensim_tfidf_is_read_as_unit_vectors(tmp_path):
     values = COUNTS / np.linalg.norm(COUNTS, axis=1, keepdims=True)
     path = write_gensim(tmp_path, values, "tfidf")

@@ -7,6 +7,7 @@ from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import (
     CorpusError,
     TextOptions,
+    drop_words,
     from_counts,
     from_texts,
     read,
@@ -97,6 +98,17 @@ def test_what_is_dropped_is_told_with_its_reason():
         "beginning with a digit": 1,
     }
     assert found.found == 18 == found.kept + sum(found.dropped.values())
+
+
+def test_words_left_out_are_no_kept_tokens():
+    options = TextOptions(**ALL)
+    kept = from_texts(["The river, a stream, a stream", "2 boats"], options=options)
+    found = drop_words(kept, ["stream", "lake"]).tokens
+    assert found is not None
+    assert found.kept == 2
+    assert found.dropped == kept.tokens.dropped | {"words left out": 2}
+    assert next(iter(found.dropped.values())) == max(found.dropped.values())
+    assert drop_words(kept, ["lake"]).tokens == kept.tokens
 
 
 @pytest.mark.parametrize(

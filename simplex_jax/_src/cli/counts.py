@@ -85,10 +85,7 @@ _REASONS = 4  # for dropped tokens, in the line about a corpus
 
 
 def read(path: Path, reading: dict[str, Any]) -> Corpus:
-    """Read a corpus with `FILE_OPTIONS` and, if given, `VOCABULARY_OPTIONS`.
-
-    Words of a given vocabulary that texts cannot have raise a warning.
-    """
+    """Read a corpus with `FILE_OPTIONS` and, if given, `VOCABULARY_OPTIONS`."""
     _check_given(path, reading, ("stop_words", *_LIMITS))
     return _read(path, reading)
 
@@ -97,7 +94,6 @@ def _read(path: Path, reading: dict[str, Any]) -> Corpus:
     data = corpora.read(path, **_keywords(reading))
     if not _quiet():
         click.echo(_summary(data, _columns_read(path, reading)), err=True)
-    _warn_of_lost(data.vocabulary, path, reading)
     return drop_words(data, reading.get("drop_words"))
 
 
@@ -142,19 +138,6 @@ def _summary(data: Corpus, columns: str | None) -> str:
     if repeated := len(data.names) - len(set(data.names)):
         parts.append(f"{counted(repeated, 'document')} with the name of an earlier one")
     return "; ".join(parts)
-
-
-def _warn_of_lost(words: tuple[str, ...], path: Path, reading: dict[str, Any]) -> None:
-    """Warn of words of a given vocabulary that the options of texts never produce."""
-    if reading["vocabulary"] is None or not _has_texts(path, reading):
-        return
-    if lost := unmatched(words, _text_options(reading)):
-        warnings.warn(
-            f"{reading['vocabulary']}: {len(lost):,} of {len(words):,} words are not counted, "
-            f"since words such as {printable(lost[0])!r} are not found in texts: see --ngrams, "
-            "--token-pattern and --keep-case",
-            stacklevel=3,
-        )
 
 
 def read_every_word(path: Path, reading: dict[str, Any]) -> Corpus:
@@ -237,9 +220,7 @@ def convert(path: Path, directory: Path, reading: dict[str, Any]) -> Stored:
     if reading["drop_words"]:
         return store.write(directory, read(path, reading))
     _check_given(path, reading, ("stop_words", *_LIMITS))
-    stored = corpora.convert(path, directory, **_keywords(reading))
-    _warn_of_lost(stored.vocabulary, path, reading)
-    return stored
+    return corpora.convert(path, directory, **_keywords(reading))
 
 
 def _of_files(reading: dict[str, Any]) -> Reading:

@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,9 @@ MAX_WORDS = 2**31 - 1
 """Largest vocabulary: word ids are int32."""
 
 _ROWS, _ENTRIES = 2**12, 2**22  # limits of a block
+
+_UNNAMED = "Unnamed: 0"
+"""What pandas calls the first column of a file if it has no name, as a written index."""
 
 
 class CorpusError(ValueError):
@@ -168,8 +172,9 @@ def from_counts(
 
     Raises:
         CorpusError: `counts` is not two-dimensional or not numeric, has a negative, NaN, infinite,
-            fractional or larger count, or is all zero; `vocabulary` or `names` has the wrong
-            length, or `vocabulary` an empty or repeated word.
+            fractional or larger count, is all zero, or begins with the index of a data frame that
+            was written to a file; `vocabulary` or `names` has the wrong length, or `vocabulary` an
+            empty or repeated word.
 
     Example:
         >>> corpus = from_counts([[2, 0, 1], [0, 0, 0]], ["apple", "pear", "plum"])
@@ -249,6 +254,9 @@ def labels_of(
         names = values.obs_names if names is None else names
     elif (columns := frames.names_of(values)) is not None:
         if vocabulary is None and all(isinstance(column, str) for column in columns):
+            if _is_written_index(values, columns):
+                problem = f"the first column, {_UNNAMED!r}, numbers the rows, and is no word"
+                raise error_at(source, problem, "read the table with index_col=0")
             vocabulary = columns
         names = getattr(values, "index", None) if names is None else names  # polars has none
     if min(shape) < 1:
@@ -273,9 +281,20 @@ def labels_of(
     return words, labels
 
 
-def checked_counts(counts: Any, source: str) -> sp.csr_array:
-    """Return counts [D, V] as `from_counts` does, except that all documents may be empty."""
-    return _checked(entries_of(counts, source), source, _remedy_of(counts))
+def _is_written_index(table: Any, columns: Sequence[str]) -> bool:
+    """Return whether the first column is the index of a data frame that was written to a file."""
+    if columns[:1] != [_UNNAMED]:
+        return False
+    labels = np.asarray(table[_UNNAMED], np.float64)
+    return bool((labels == np.floor(labels)).all()) and np.unique(labels).size == labels.size
+
+
+def checked_counts(counts: Any, source: str, first: int = 0) -> sp.csr_array:
+    """Return counts [D, V] as `from_counts` does, except that all documents may be empty.
+
+    Errors number the rows from `first`.
+    """
+    return _checked(entries_of(counts, source), source, _remedy_of(counts), first)
 
 
 def _remedy_of(counts: Any) -> Callable[[], str]:
@@ -285,13 +304,15 @@ def _remedy_of(counts: Any) -> Callable[[], str]:
     return lambda: f"counts are whole numbers from 0 to 2**24 = {MAX_COUNT}"
 
 
-def _checked(entries: sp.coo_array, source: str, remedy: Callable[[], str]) -> sp.csr_array:
-    _check_values(entries, source, remedy)
+def _checked(
+    entries: sp.coo_array, source: str, remedy: Callable[[], str], first: int = 0
+) -> sp.csr_array:
+    _check_values(entries, source, remedy, first)
     whole = sp.coo_array((entries.data.astype(np.int64), entries.coords), shape=entries.shape)
     table = sp.csr_array(whole)
     table.sum_duplicates()
     table.eliminate_zeros()
-    _check_values(table.tocoo(), source, remedy)
+    _check_values(table.tocoo(), source, remedy, first)
     return table.astype(np.int32)
 
 
@@ -306,6 +327,9 @@ def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.c
         problem, instead = other
         raise error_at(source, f"{problem} in place of {numbers}", instead)
     try:
+        if frames.names_of(values) is not None and hasattr(values, "sparse"):
+            with suppress(ValueError):  # of pandas: what it leaves out is not 0
+                values = values.sparse.to_coo()
         if isinstance(values, sp.csr_array | sp.csr_matrix | sp.csc_array | sp.csc_matrix):
             values.check_format(full_check=True)
         if np.ma.is_masked(values):
@@ -313,6 +337,8 @@ def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.c
         array = values if sp.issparse(values) else np.asarray(values)
         if array.ndim != 2:
             raise error_at(source, f"the array has {array.ndim} dimensions, not 2", remedy)
+        if array.dtype.kind == "O" and not sp.issparse(array):
+            array = _as_numbers(array)
         if array.dtype.kind not in "biuf":
             if any(isinstance(cell, str) for cell in array[:1].ravel()):
                 remedy += "; of a table with texts, give their column, such as table['text']"
@@ -320,12 +346,25 @@ def entries_of(values: Any, source: str, numbers: str = "whole numbers") -> sp.c
         if not sp.issparse(values):
             # SciPy supports neither half precision nor foreign byte orders.
             native = np.float64 if array.dtype.kind == "f" else array.dtype.newbyteorder("=")
-            array = array.astype(native)
+            array = array.astype(native, copy=False)
         return sp.coo_array(array)
     except CorpusError:
         raise
     except (ValueError, TypeError) as error:
         raise error_at(source, f"not a valid array ({printable(error)})", remedy) from None
+
+
+def _as_numbers(cells: np.ndarray) -> np.ndarray:
+    """Return objects as float64 if all are numbers, and otherwise as they are.
+
+    Data frames of nullable or Arrow types, or of numbers and booleans, are arrays of objects.
+    """
+    if any(isinstance(cell, str | bytes) for cell in cells.ravel()):  # "7" would become a number
+        return cells
+    try:
+        return cells.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):  # pandas.NA, for one
+        return cells
 
 
 def _other_kind(values: Any) -> tuple[str, str] | None:
@@ -355,7 +394,9 @@ def _has_words(row: Any) -> bool:
     return isinstance(row, list | tuple) and len(row) > 0 and isinstance(row[0], str)
 
 
-def _check_values(entries: sp.coo_array, source: str, remedy: Callable[[], str]) -> None:
+def _check_values(
+    entries: sp.coo_array, source: str, remedy: Callable[[], str], first: int
+) -> None:
     values = entries.data
     fractional = np.zeros(values.shape, bool)
     if values.dtype.kind == "f":
@@ -364,13 +405,12 @@ def _check_values(entries: sp.coo_array, source: str, remedy: Callable[[], str])
     bad = (values < 0) | (values > MAX_COUNT) | fractional
     if not bad.any():
         return
-    first = int(np.argmax(bad))
-    value = values[first].item()
-    kind = "is not a whole number" if fractional[first] else "is out of range"
-    row, column = (int(axis[first]) for axis in entries.coords)
-    raise error_at(
-        source, f"row {row}, column {column} (counted from 0) is {value}, which {kind}", remedy()
-    )
+    place = int(np.argmax(bad))
+    value = values[place].item()
+    kind = "is not a whole number" if fractional[place] else "is out of range"
+    row, column = (int(axis[place]) for axis in entries.coords)
+    where = f"row {first + row}, column {column} (counted from 0)"
+    raise error_at(source, f"{where} is {value}, which {kind}", remedy())
 
 
 def distinct_words(

@@ -335,7 +335,7 @@ _NEVER_READ = (
         rb"X\n\0\0\0[\x01-\x03]|B\n[\x01-\x03]\0\0\0|A\n[23]\n\d{6}\n\d{6}\n",
         _OF_R,
     ),
-    Kind("a Parquet file", rb"PAR1[\0-\x1f]", _OF_PANDAS.format("read_parquet")),
+    Kind("a Parquet file", rb"PAR1\x15", _OF_PANDAS.format("read_parquet")),
     Kind("an Arrow (Feather) file", rb"ARROW1\0|FEA1\0", _OF_PANDAS.format("read_feather")),
     Kind("an ORC file", rb"ORC[\0-\x08]", _OF_PANDAS.format("read_orc")),
     Kind("an Avro file", rb"Obj\x01", "save it as JSON lines or CSV"),
@@ -344,7 +344,11 @@ _NEVER_READ = (
         rb"SQLite format 3\0",
         "save a table as CSV: sqlite3 -header -csv FILE 'SELECT ...' > table.csv",
     ),
-    Kind("a DuckDB database", rb".{8}DUCK", "save a table as CSV: COPY ... TO 'table.csv'"),
+    Kind(
+        "a DuckDB database",
+        rb".{8}DUCK.\0{7}",  # and the number of its version
+        "save a table as CSV: COPY ... TO 'table.csv'",
+    ),
     Kind("a Stata file (.dta)", rb"<stata_dta>", _OF_PANDAS.format("read_stata")),
     Kind("an SPSS file (.sav)", rb"\$FL[23]@\(#\)", _OF_PANDAS.format("read_spss")),
     Kind("a SAS file", rb"\0{12}\xc2\xea\x81\x60", _OF_PANDAS.format("read_sas")),

@@ -132,7 +132,9 @@ def convert(path: str | Path, directory: str | Path, reading: Reading) -> store.
         return store.write(directory, _read_whole(path, selected, reading))
     with selected.blocks(path, reading) as blocks:
         labels = read_names(reading.names) if reading.names else blocks.names
-        return store.write_blocks(directory, blocks.counts, blocks.vocabulary, labels)
+        return store.write_blocks(
+            directory, blocks.counts, blocks.vocabulary, labels, source=str(path)
+        )
 
 
 @with_options(VectorReading)
@@ -256,13 +258,16 @@ def reordered(
 ) -> Metadata:
     """Return the metadata in the order of the documents of a corpus, by their names.
 
-    Records without a column of names are those of numbered documents, and of no others. Errors name
-    the option that says which column has the names.
+    Names may repeat if the records are in this order. Records without a column of names are those
+    of numbered documents, and of no others. Errors name the option that says which column has the
+    names.
 
     Raises:
-        CorpusError: A document has no record, or two records have the same name.
+        CorpusError: A document has no record, or two records in another order have the same name.
     """
-    if metadata.numbered and metadata.names != tuple(documents):
+    if metadata.names == tuple(documents):
+        return metadata
+    if metadata.numbered:
         raise error_at(
             path,
             f"no column of names, and the {len(documents):,} documents are not called 1 to "

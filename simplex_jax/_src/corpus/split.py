@@ -100,7 +100,8 @@ def rows(corpus: Corpus, which: np.ndarray) -> Corpus:
     """Return the documents of a corpus where `which`, bool [D], is True, in its order."""
     numbers = np.flatnonzero(which)
     names = tuple(corpus.names[row] for row in numbers)
-    return Corpus(corpus.counts[numbers], corpus.vocabulary, names)
+    excerpts = tuple(corpus.excerpts[row] for row in numbers) if corpus.excerpts else ()
+    return Corpus(corpus.counts[numbers], corpus.vocabulary, names, excerpts)
 
 
 def _with_data(counts: sp.csr_array, data: np.ndarray) -> sp.csr_array:

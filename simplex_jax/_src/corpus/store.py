@@ -464,27 +464,32 @@ def write_blocks(
     blocks: Iterable[sp.csr_array],
     vocabulary: Sequence[str],
     names: Iterable[str] | None = None,
+    *,
+    source: str = "blocks",
 ) -> Stored:
     """Store a corpus given in blocks of documents, with one block in memory at a time.
 
     Blocks are counts [n, V] of some documents each, checked as by `from_counts`; names are by
-    default `1, 2, ...`. Invalid counts or a wrong number of names are a CorpusError; an existing
-    path, unless it is an empty folder, is a FileExistsError.
+    default `1, 2, ...`. Invalid counts or a wrong number of names are a CorpusError, which names
+    their source, such as a file; an existing path, unless it is an empty folder, is a
+    FileExistsError.
     """
-    words = distinct_words(vocabulary, "vocabulary")
+    words = distinct_words(vocabulary, source)
     check_new(path)
     path = Path(path).resolve()  # follows links, and `.` has no name
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with unfinished(path) as temporary:
-            documents, entries = _write_counts(temporary, blocks, len(words))
+            documents, entries = _write_counts(temporary, blocks, len(words), source)
             if entries == 0:
-                raise error_at(path, "every document is empty", "give documents with words in them")
+                remedy = "give documents with words in them"
+                raise error_at(source, "every document is empty", remedy)
             _write_strings(temporary / "vocabulary.json", words)
             labels = map(str, range(1, documents + 1)) if names is None else names
             written = _write_strings(temporary / "names.json", labels)
             if written != documents:
-                raise error_at(path, f"{written} names for {documents} documents", "name every one")
+                problem = f"{written} names for {documents} documents"
+                raise error_at(source, problem, "name every one")
             digest, starts = checked(temporary, words, *map_arrays(temporary, documents, entries))
             with (temporary / "names.json").open("rb") as file:
                 names_digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -508,7 +513,9 @@ def write_blocks(
     )
 
 
-def _write_counts(temporary: Path, blocks: Iterable[sp.csr_array], words: int) -> tuple[int, int]:
+def _write_counts(
+    temporary: Path, blocks: Iterable[sp.csr_array], words: int, source: str
+) -> tuple[int, int]:
     """Write the three arrays; return the numbers of documents and entries."""
     documents = entries = 0
     with (
@@ -518,9 +525,9 @@ def _write_counts(temporary: Path, blocks: Iterable[sp.csr_array], words: int) -
     ):
         indptr.append([0])
         for block in blocks:
-            counts = checked_counts(block, f"documents from {documents}")
+            counts = checked_counts(block, source, documents)
             if counts.shape[1] != words:
-                raise error_at("blocks", f"{counts.shape[1]} words, not {words}", "keep to one V")
+                raise error_at(source, f"{counts.shape[1]} words, not {words}", "keep to one V")
             indptr.append(counts.indptr[1:].astype(np.int64) + entries)
             indices.append(counts.indices)
             data.append(counts.data)

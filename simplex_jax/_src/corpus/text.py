@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -180,18 +181,22 @@ def _checked_pattern(name: str, value: Any) -> str:
 
 
 def _checked_ngrams(name: str, value: Any) -> tuple[int, int]:
-    if len(value) != 2 or not 1 <= value[0] <= value[1]:
+    sizes: tuple[Any, ...] = tuple(value) if isinstance(value, Iterable) else ()
+    whole = all(isinstance(size, Integral) and not isinstance(size, bool) for size in sizes)
+    if len(sizes) != 2 or not whole or not 1 <= sizes[0] <= sizes[1]:
         raise ValueError(f"{name} must be two whole numbers from 1, in order; it is {value!r}")
-    return tuple(value)
+    return int(sizes[0]), int(sizes[1])
 
 
 def _checked_frequency(name: str, value: Any) -> int | float:
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if not whole and not (isinstance(value, float) and 0 <= value <= 1):
-        raise ValueError(
-            f"{name} must be a whole number from 1 or a fraction from 0 to 1; it is {value!r}"
-        )
-    return value
+    if isinstance(value, Integral):
+        if not isinstance(value, bool) and int(value) >= 1:
+            return int(value)
+    elif isinstance(value, Real) and 0 <= float(value) <= 1:
+        return float(value)
+    raise ValueError(
+        f"{name} must be a whole number from 1 or a fraction from 0 to 1; it is {value!r}"
+    )
 
 
 def _checked_stop_words(name: str, value: Any) -> str:
@@ -218,8 +223,9 @@ class TextOptions:
 
     tokens: str = option(
         "words: find them by token_pattern; blanks: texts are tokenised already, split them at "
-        "blanks and drop nothing; icu: separate words of Chinese, Japanese, Thai, Lao, Khmer and "
-        "Burmese by the dictionaries of ICU (needs pip install 'simplex-jax[icu]').",
+        "blanks and drop none for its form (only stop words); icu: separate words of Chinese, "
+        "Japanese, Thai, Lao, Khmer and Burmese by the dictionaries of ICU (needs pip install "
+        "'simplex-jax[icu]').",
         default="words",
         choices=TOKENS,
         kw_only=False,
@@ -298,7 +304,8 @@ def from_texts(
             `0, 1, ...`. Read after the last text, so it may be filled in the meantime.
         options: Tokens and vocabulary limits; by default `TextOptions()`.
         vocabulary: The words to count, in this order, regardless of limits and stop words; they are
-            compared in composed form (NFC). With it the texts may have no word at all.
+            compared in composed form (NFC). With it the texts may have no word at all. A warning
+            tells of words that the options cannot produce, such as runs of words without `ngrams`.
         source: Name of the texts in error messages, such as a file name.
 
     Returns:
@@ -342,11 +349,13 @@ def from_texts(
         vocabulary = distinct_words(vocabulary, source)
         words_nfc = distinct_words([composed(word) for word in vocabulary], source)
     reader = _Reader(options, keep_stop_words=vocabulary is not None)
-    excerpts = list[str]()
+    excerpts, tokenised = list[str](), True
 
     def documents() -> Iterator[list[str]]:
+        nonlocal tokenised
         for number, text in enumerate(texts):
             checked = _checked_text(text, number, source)
+            tokenised &= not isinstance(checked, str)
             excerpts.append(excerpt(checked if isinstance(checked, str) else " ".join(checked)))
             yield reader.terms(checked)
 
@@ -359,6 +368,8 @@ def from_texts(
         words, lost = vocabulary, {"not in the vocabulary": reader.kept - int(counts.sum())}
     if counts.nnz:
         corpus = from_counts(counts, words, names, source=source)
+        if vocabulary is not None:
+            _warn_of_unmatched(corpus.vocabulary, options, source, tokenised=tokenised)
     else:
         error = str(error_at(source, *_no_word_error(options, len(excerpts), reader)))
         if not excerpts:
@@ -373,6 +384,21 @@ def from_texts(
     if vocabulary is None and (problem := reader.problem()):
         warnings.warn(f"{source}: {problem}", stacklevel=2)
     return corpus._replace(excerpts=tuple(excerpts), tokens=told)
+
+
+def _warn_of_unmatched(
+    vocabulary: tuple[str, ...], options: TextOptions, source: str, *, tokenised: bool
+) -> None:
+    """Warn of words of a given vocabulary that the options of texts never produce."""
+    if words := unmatched(vocabulary, options, tokenised=tokenised):
+        warnings.warn(
+            f"{source}: {len(words):,} of {len(vocabulary):,} words of the vocabulary are not "
+            f"counted: these TextOptions cannot produce words such as {printable(words[0])!r}; "
+            "give the options that made them, such as --ngrams (ngrams), --token-pattern "
+            "(token_pattern) or --keep-case (lowercase=False), and to transform texts "
+            "corpus.from_texts(texts, options=..., vocabulary=fit.vocabulary)",
+            stacklevel=3,
+        )
 
 
 def _counted(
@@ -475,15 +501,7 @@ def count_texts(data: Any, vocabulary: Sequence[str] | None = None) -> Any:
         len(getattr(data, "shape", ())) == 1 and not sp.issparse(data)
     )
     if single or (several and any(map(_is_text, data))):
-        corpus = from_texts(data, vocabulary=vocabulary)
-        if vocabulary is not None and (words := unmatched(corpus.vocabulary, TextOptions())):
-            warnings.warn(
-                f"{len(words)} of {len(vocabulary)} words of the vocabulary are not counted: "
-                f"TextOptions() cannot produce words such as {printable(words[0])!r}; count "
-                "texts with corpus.from_texts and the options of the fit",
-                stacklevel=2,
-            )
-        return corpus
+        return from_texts(data, vocabulary=vocabulary)
     if frames.is_annotated(data) or frames.triple_in(data):
         if vocabulary is None:
             return from_counts(data)
@@ -499,8 +517,19 @@ def _is_text(document: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=4)  # for programs that pass one text at a time
-def unmatched(vocabulary: tuple[str, ...], options: TextOptions) -> tuple[str, ...]:
-    """Return the words that these options produce from no text, stop words aside."""
+def unmatched(
+    vocabulary: tuple[str, ...], options: TextOptions, *, tokenised: bool = False
+) -> tuple[str, ...]:
+    """Return the words that these options produce from no text, stop words aside.
+
+    From lists of tokens (`tokenised`), they produce all words of the right case.
+    """
+    if tokenised:
+        terms = _Reader(replace(options, ngrams=(1, 1)), keep_stop_words=True).terms
+        return tuple(word for word in vocabulary if composed(word) not in terms([word]))
+    # What makes a word a word may be outside of it, as in #(\w+) and for dictionaries.
+    if options.tokens == "icu" or re.compile(options.token_pattern).groups:
+        return ()
     terms = _Reader(options, keep_stop_words=True).terms
     # A word of two letters comes from capitals.
     return tuple(

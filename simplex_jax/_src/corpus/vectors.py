@@ -164,7 +164,7 @@ def cut(
         )
     words.sort()
     vocabulary = tuple(corpus.vocabulary[word] for word in words)
-    return Corpus(corpus.counts[:, words], vocabulary, corpus.names)
+    return Corpus(corpus.counts[:, words], vocabulary, corpus.names, corpus.excerpts)
 
 
 def idf_weights(corpus: Corpus, idf: str = "log") -> np.ndarray:

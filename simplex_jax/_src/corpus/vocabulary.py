@@ -4,6 +4,7 @@ import os
 import re
 import unicodedata
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,6 +16,7 @@ import scipy.sparse as sp
 from simplex_jax._src.corpus.corpus import (
     Corpus,
     EmptyCorpusError,
+    Tokens,
     distinct_words,
     empty_corpus,
     error_at,
@@ -23,10 +25,14 @@ from simplex_jax._src.corpus.corpus import (
     row_blocks,
 )
 from simplex_jax._src.corpus.files import SUFFIXES, content_name, text_lines
+from simplex_jax._src.corpus.frames import reads_as_number
 from simplex_jax._src.corpus.vectors import UnitVectors
 
 FEATURES = ("features.tsv", "genes.tsv")
 """Ends of the names of files of features of a 10x matrix."""
+
+_FEATURES = re.compile(r"(?:.*[_.-])?(?:features|genes)\.tsv", re.IGNORECASE)
+"""Their whole names, in which a sample may come first."""
 
 _ENTRY = re.compile(r"(\d{1,9})\t(\S.*)\t\d+")
 """A line of gensim's dictionary."""
@@ -40,15 +46,18 @@ def read_vocabulary(path: str | Path) -> tuple[str, ...]:
 
     Blank lines at the end and blanks around words are ignored. The words are distinct. Two kinds of
     tables are read too: the dictionary that gensim's `Dictionary.save_as_text` writes, by its ids,
-    and the `features.tsv` or `genes.tsv` of 10x, by its names, made `distinct`.
+    and the `features.tsv` or `genes.tsv` of 10x, by its names, made `distinct`. Files of 10x may
+    have a sample in front of their names, as in `GSM123_genes.tsv`.
 
     Raises:
         CorpusError: The file cannot be read, is not UTF-8 text, or has an empty or repeated word,
             or is another table.
     """
     path = Path(path)
-    if content_name(path).lower().endswith(FEATURES):
-        return distinct(read_features(path).names)
+    if _FEATURES.fullmatch(content_name(path)):
+        names = read_features(path).names
+        if not all(map(reads_as_number, names)):  # as scores of marker_genes.tsv would be
+            return distinct(names)
     if is_dictionary(path):
         return _read_dictionary(path)
     line_of: dict[str, int] = {}
@@ -271,7 +280,7 @@ def to_vocabulary(
     )
     counts.sort_indices()
     mapped = int(counts.sum(dtype=np.int64))
-    return Mapped(Corpus(counts, words, corpus.names), tokens - mapped)
+    return Mapped(Corpus(counts, words, corpus.names, corpus.excerpts), tokens - mapped)
 
 
 def even_empty(vocabulary: Sequence[str], read: Callable[[], Corpus]) -> Corpus:
@@ -425,4 +434,9 @@ def drop_words(corpus: Corpus, words: Collection[str]) -> Corpus:
     if counts.nnz == 0:
         raise error_at("words to leave out", "no word is left in any document", "leave out fewer")
     vocabulary = tuple(corpus.vocabulary[column] for column in columns)
-    return corpus._replace(counts=counts, vocabulary=vocabulary)
+    tokens = corpus.tokens
+    if tokens is not None:
+        lost = int(corpus.counts.sum(dtype=np.int64) - counts.sum(dtype=np.int64))
+        dropped = Counter(tokens.dropped) + Counter({"words left out": lost})
+        tokens = Tokens(tokens.found, tokens.kept - lost, dict(dropped.most_common()))
+    return corpus._replace(counts=counts, vocabulary=vocabulary, tokens=tokens)

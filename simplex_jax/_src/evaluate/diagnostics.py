@@ -204,8 +204,10 @@ def rough(diagnostics: Mapping[str, Mapping[str, float | None]], shared: ArrayLi
     return np.logical_not(known & in_chain.all(axis=0))
 
 
-def few_samples(samples: int) -> list[str]:
+def few_samples(samples: int, *, kept: bool = False) -> list[str]:
     """Return a warning if the posterior samples of all chains are few.
+
+    If they are those that a run has `kept`, more may have to be kept.
 
     Example:
         >>> few_samples(1)
@@ -214,7 +216,8 @@ def few_samples(samples: int) -> list[str]:
     if samples >= _FEW_DRAWS:
         return []
     number = f"{samples} posterior sample{'' if samples == 1 else 's'}"
-    return [f"The means and deviations are of {number} only: a longer run gives more."]
+    more = "a longer run, or more of them kept (keep_samples)" if kept else "a longer run"
+    return [f"The means and deviations are of {number} only: {more} gives more."]
 
 
 def chain_notes(

@@ -204,6 +204,16 @@ def align(runs: Sequence[ArrayLike], measure: Affinity = affinity) -> Alignment:
     return Alignment(np.stack(orders), stability(aligned, measure), np.stack(shared))
 
 
+def told_apart(tokens: np.ndarray, prior: float) -> np.ndarray:
+    """Return which topics have tokens enough to be compared with the first run's, [R - 1, K].
+
+    The prior adds the same to all words of all topics, so that means of n tokens, [R, K], have an
+    affinity of about prior / (prior + n) whatever their words are.
+    """
+    known = prior / (prior + tokens) < SAME
+    return known[1:] & known[0]
+
+
 def stability(aligned: Sequence[np.ndarray], measure: Affinity = affinity) -> np.ndarray:
     """Return the mean affinity of each topic over all pairs of runs, [K, V] each; NaN for one."""
     if len(aligned) < 2:

@@ -156,7 +156,9 @@ class Estimator(BaseEstimator, Fitted):
             if "feature_names_in_" in arrays:
                 estimator.feature_names_in_ = arrays.pop("feature_names_in_").astype(object)
             estimator._take(arrays)
-        except (KeyError, TypeError, json.JSONDecodeError):
+        except saved.RunError:
+            raise
+        except (KeyError, TypeError, ValueError):
             raise saved.RunError(f"{path}: this was not written by {cls.__name__}.save") from None
         return estimator
 

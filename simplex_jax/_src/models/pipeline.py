@@ -154,12 +154,14 @@ class Fit(Results, Fitted):
         Where a model has topics or clusters that are not reported, a row leaves their part of 1.
 
         Args:
-            data: Documents or rows as for `fit`, over any vocabulary: words unknown to the model
-                are left out, and a document without a known word gets the mean of the prior. In
-                texts all known words count, however rare. Texts are split with the
-                default options of `corpus.from_texts`; if the fit used others, give
-                `corpus.from_texts(texts, options=..., vocabulary=fit.vocabulary)`.
-            seed: Seed of the random numbers, from 0 to 2^32 - 1.
+            data: Documents or rows as for `fit`, over any vocabulary (but for unit vectors, which
+                need that of the model): words unknown to the model are left out, and a document
+                without a known word gets the mean of the prior. In texts all known words count,
+                however rare. Texts are split with the default options of `corpus.from_texts`; if
+                the fit used others, give `corpus.from_texts(texts, options=...,
+                vocabulary=fit.vocabulary)`.
+            seed: Seed of the random numbers, from 0 to 2^32 - 1. With the same seed equal documents
+                get equal proportions, except by `sam`, where they also depend on the row.
 
         Raises:
             ValueError: Columns of counts have no names and the model has words, or the seed is out

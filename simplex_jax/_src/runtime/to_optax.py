@@ -14,8 +14,7 @@ from simplex_jax._src.base import Info, Kernel, Position, PyTree, State, bind
 from simplex_jax._src.estimators import Estimator, no_memory
 from simplex_jax._src.samplers import scir, sgrhmc, sgrld, smld
 
-INSIDE = {sgrhmc.build, smld.build}  # which would keep a probability of 0
-ON_SIMPLEX = {scir.build, sgrld.build, *INSIDE}
+ON_SIMPLEX = {scir.build, sgrhmc.build, sgrld.build, smld.build}
 
 
 class OptaxState(NamedTuple):
@@ -55,8 +54,8 @@ def to_optax(build: Callable[..., Kernel], key: jax.Array, size: float = 1, **op
     Raises:
         ImportError: Optax is not installed.
         ValueError: `size` is not positive; when used, there are no parameters, they have
-            fewer than 32 bits, or those of a simplex kernel are not normalised log-probabilities,
-            for `sgrhmc` and `smld` of positive probabilities.
+            fewer than 32 bits, or those of a simplex kernel are not normalised log-probabilities
+            or have one of -inf.
 
     Example: weights of a mixture are sampled, given the average log likelihood of the data.
 
@@ -88,8 +87,7 @@ def to_optax(build: Callable[..., Kernel], key: jax.Array, size: float = 1, **op
         start = params
         if sampler in ON_SIMPLEX:
             jax.tree.map(_check_normalised, params)
-            if sampler in INSIDE:
-                jax.tree.map(_check_inside, params)
+            jax.tree.map(_check_inside, params)
             # Probabilities may underflow; the position is the parameters, not this.
             tiny = jnp.finfo(jnp.float32).tiny
             start = jax.tree.map(lambda leaf: jnp.maximum(jnp.exp(leaf), tiny), params)
@@ -139,5 +137,5 @@ def _check_normalised(log_p: jax.Array) -> None:
 
 
 def _check_inside(log_p: jax.Array) -> None:
-    needs = "finite: a probability of 0 would stay 0"
+    needs = "finite: no change can be added to a probability of 0"
     arguments.require("log-probabilities of this sampler", log_p, log_p > -jnp.inf, needs)

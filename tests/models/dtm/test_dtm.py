@@ -14,6 +14,7 @@ from support.fits import assert_same
 
 from simplex_jax._src.cli import main
 from simplex_jax._src.corpus import from_counts, split_tokens
+from simplex_jax._src.evaluate import matching
 from simplex_jax._src.models import dtm
 from simplex_jax._src.models.dtm import fitting, intervals, report, slices
 from simplex_jax._src.models.topics import report as topics
@@ -175,6 +176,21 @@ def test_a_fit_finds_the_change(fitted):
     assert wide[3] > wide[2]
     assert fitted.metrics[-1]["perplexity_average"] < fitted.metrics[0]["perplexity"]
     assert fitted.steadiness[moving] < fitted.steadiness[1 - moving]
+
+
+def test_topics_that_hardly_a_token_uses_are_not_stable():
+    # The prior makes them alike, with an affinity beyond that of the same topic.
+    counts = np.kron(np.eye(2, dtype=int), np.full((12, 20), 2))
+    times = np.tile([1914, 1944, 1974], 8)
+    fitted = dtm.fit(
+        counts, 6, times=times, alpha=0.01, beta=0.5, passes=120, static_passes=40, seed=0
+    )
+    tokens = fitted.prevalence * counts.sum()
+    assert fitted.stable[tokens > 100].all()
+    empty = tokens < 1
+    assert empty.any()
+    assert (fitted.stability[empty] > matching.SAME).all()
+    assert not fitted.stable[empty].any()
 
 
 def test_intervals_are_those_of_topics_that_all_chains_have(fitted):

@@ -18,7 +18,7 @@ from simplex_jax._src.cli import main, verbs
 from simplex_jax._src.corpus import from_counts, split_tokens
 from simplex_jax._src.evaluate import exports, matching
 from simplex_jax._src.models import growth, hdp
-from simplex_jax._src.models.hdp import posterior
+from simplex_jax._src.models.hdp import fitting, posterior
 from simplex_jax._src.models.topics.evaluation import measure_completion
 from simplex_jax._src.models.topics.report import OVER_CHAINS, interval_kinds
 from simplex_jax._src.runtime import devices, directory
@@ -248,6 +248,15 @@ def test_options_are_settled():
     assert (settled.batch_size, settled.steps, settled.initial_topics) == (30, 7, 8)
     assert resolve(hdp, COUNTS, **vars(settled)) == settled
     assert resolve(hdp, COUNTS, gamma=2.0).gamma_prior is None
+    alone = resolve(hdp, COUNTS, chains=1)
+    assert alone.starts() == [8]
+    assert resolve(hdp, COUNTS, **vars(alone)) == alone
+    kept = {
+        tokens: resolve(hdp, np.full((1, 10), tokens // 10)).keep_samples
+        for tokens in (10**6, 10**7, 10**8)
+    }
+    assert kept == {10**6: 50, 10**7: 25, 10**8: 20}
+    assert resolve(hdp, COUNTS, keep_samples=3).keep_samples == 3
     for options, message in (
         ({"batch_size": 5}, "batch_size must be 30"),
         ({"initial_topics": 9, "capacity": 8}, r"initial_topics .*, 8"),
@@ -256,6 +265,7 @@ def test_options_are_settled():
             r"^alpha_prior ",
         ),
         ({"capacity": 10**6}, r"capacity .* 65,535"),
+        ({"chains": 1, "fewest_topics": 2}, "fewest_topics"),
         (
             {"alpha_prior": (1, 1e-8)},
             r"alpha_prior, .* 1e-12 to 16,777,216; it is 1e\+08",
@@ -266,6 +276,12 @@ def test_options_are_settled():
             resolve(hdp, COUNTS, **options)
     with pytest.raises(TypeError, match="unexpected keyword argument 'samples_dir'"):
         hdp.fit(COUNTS, samples_dir="anywhere")
+
+
+def test_topics_that_hardly_a_sample_has_are_said_to_be_of_one(fitted):
+    rare = dataclasses.replace(fitted, present=np.full(len(fitted.topics), 0.25))
+    assert any("No topic" in sentence for sentence in fitting.warn(rare))
+    assert not any("No topic" in sentence for sentence in fitting.warn(fitted))
 
 
 def test_a_state_that_does_not_fit_is_refused(monkeypatch):

@@ -37,9 +37,9 @@ def test_what_samples_say_of_a_topic_is_what_the_fit_reports(fitted):
         np.testing.assert_allclose(found.mean, fitted.topics[k], rtol=1e-5)
         np.testing.assert_allclose(found.sd, fitted.topics_sd[k], rtol=1e-3)
         assert found.prevalence.mean() == pytest.approx(fitted.prevalence[k], rel=1e-6)
-        assert found.prevalence.std() == pytest.approx(fitted.prevalence_sd[k], rel=1e-6)
+        assert found.prevalence.std(ddof=1) == pytest.approx(fitted.prevalence_sd[k], rel=1e-6)
         assert found.alpha.mean() == pytest.approx(fitted.topic_alpha[k], rel=1e-5)
-        assert found.alpha.std() == pytest.approx(fitted.topic_alpha_sd[k], rel=1e-4)
+        assert found.alpha.std(ddof=1) == pytest.approx(fitted.topic_alpha_sd[k], rel=1e-4)
         assert found.present.mean() == fitted.present[k]
         assert found.similarity == pytest.approx(fitted.stability[k], rel=1e-5)
 
@@ -66,7 +66,7 @@ def test_a_merged_topic_is_the_mixture_of_its_parts(fitted, corpus):
     common = merged.topics[0] > 0.005  # deviations of rare words have heavy tails
     np.testing.assert_allclose(topics.std(axis=0)[common], merged.topics_sd[0][common], rtol=0.05)
     assert merged.prevalence[0] == pytest.approx(np.mean(prevalence), rel=1e-6)
-    assert merged.prevalence_sd[0] == pytest.approx(np.std(prevalence), rel=1e-6)
+    assert merged.prevalence_sd[0] == pytest.approx(np.std(prevalence, ddof=1), rel=1e-6)
     by_chain = np.reshape(prevalence, (-1, 2)).mean(axis=0)
     np.testing.assert_allclose(merged.prevalence_range[:, 0], np.sort(by_chain), rtol=1e-6)
     np.testing.assert_allclose(

@@ -196,6 +196,27 @@ def test_chains_are_matched():
         matching.cosine(one, 0 * two)
 
 
+def test_topics_that_only_have_the_common_direction_are_not_the_same():
+    random = np.random.default_rng(0)
+    common, topics, noise = random.normal(size=50), *random.normal(size=(2, 4, 50))
+    chains = np.stack([3 * common + topics, (3 * common + topics + 0.1 * noise)[::-1]])
+    order, _, shared = matching.align(list(chains), matching.cosine)
+    assert (shared & fitting.deviate_alike(chains, order)).all()
+    blurred = np.stack([chains[0], 3 * common + 0.01 * noise])
+    order, _, shared = matching.align(list(blurred), matching.cosine)
+    assert shared.all()
+    assert not fitting.deviate_alike(blurred, order)[1].any()
+    assert fitting.deviate_alike(blurred[:, :1], np.zeros((2, 1), int)).all()
+
+
+def test_a_run_of_the_default_length_has_samples_enough_for_intervals():
+    for documents in (100, 5_000, 15_000):
+        data = sp.csr_array(np.tile(np.eye(2, dtype=int), (documents // 2, 1)))
+        settled = resolve(sam, data, num_topics=2)
+        first = settled.steps // 2
+        assert (settled.steps - first) // settled.sample_every >= 75
+
+
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
@@ -362,6 +383,11 @@ def test_tables_of_integers_are_counts_whatever_they_are_in(container):
     table = np.kron(np.eye(4, dtype=int), [[1, 2], [3, 1]])
     data = sam.MODEL.as_data(form(table))
     np.testing.assert_array_equal(data.counts.counts.toarray(), table)
+    np.testing.assert_array_equal(
+        sam.MODEL.as_data(form(1.0 * table)).counts.counts.toarray(), table
+    )
+    assert sam.MODEL.as_data(form(table[:, ::2] > 2)).counts is not None
+    assert sam.MODEL.as_data(form(np.eye(4))).counts is None
     directions = sam.MODEL.as_data(form(table / np.linalg.norm(table, axis=1, keepdims=True)))
     assert directions.counts is None
 
@@ -415,7 +441,7 @@ def test_a_fit_of_unit_vectors_knows_no_weights(whole, tmp_path):
     assert_same(loaded, whole, "state", "diagnostics", "samples")
     assert (loaded.weighting, loaded.idf.tolist()) == (None, [1.0] * 6)
     np.testing.assert_array_equal(loaded.transform(DATA, seed=7), whole.proportions)
-    with pytest.raises(ValueError, match=r"^documents: .*UnitVectors"):
+    with pytest.raises(ValueError, match=r"^documents: .*--format vectors"):
         loaded.transform(corpus.from_counts([[1, 2]], ["a", "b"]))
     with pytest.raises(ValueError, match=r"its 2 words .* 6 "):
         loaded.transform(np.eye(2))

@@ -435,17 +435,22 @@ class _AnnData(Contents):
 
         A missing value is None, and categories that are dates are strings.
         """
-        member = self.item(self.file, axis, name)
+        table = self.item(self.file, axis)
+        member = self.item(table, name)
         what = f"column {printable(name)} of {axis}"
         if self.is_group(member) and not self._nullable(member):
             if member.attrs.get("encoding-type") != "categorical":
                 raise self.error(f"{what} is not of numbers, strings or categories")
-            groups = self._values(self.item(member, "categories"), what)
-            codes = self.numbers(self.item(member, "codes"), 1)
-            values = Categorical(codes.tolist(), groups)
-            # AnnData writes texts as categories, too, and texts that are dates are no groups.
-            return list(values) if all(map(_is_date_or_missing, groups)) else values
-        return self._values(member, what)
+            codes, categories = (self.item(member, part) for part in ("codes", "categories"))
+        elif "categories" in member.attrs and f"__categories/{name}" in table:
+            # AnnData before 0.8 writes the codes as the column.
+            codes, categories = member, self.item(table, "__categories", name)
+        else:
+            return self._values(member, what)
+        groups = self._values(categories, what)
+        values = Categorical(self.numbers(codes, 1).tolist(), groups)
+        # AnnData writes texts as categories, too, and texts that are dates are no groups.
+        return list(values) if all(map(_is_date_or_missing, groups)) else values
 
     def _nullable(self, member: Any) -> bool:
         """Return whether this has values and a mask of missing ones, as nullable pandas arrays."""

@@ -65,7 +65,7 @@ def corpus_of(
     documents, columns = table.shape
     check_length(path, reading, "words in the vocabulary", words, "columns", columns, documents)
     check_length(path, reading, "names", names, "documents", documents, columns)
-    if documents > table.nnz + MAX_UNUSED:
+    if names is None and documents > table.nnz + MAX_UNUSED:
         raise error_at(path, f"{documents} documents, {table.nnz} entries", "check the shape")
     if words is None and columns > table.nnz + MAX_UNUSED:
         raise error_at(path, f"{columns} words, {table.nnz} entries", "give a vocabulary")

@@ -186,9 +186,10 @@ def texts(path: Path, reading: Reading, *, tabs: bool) -> Iterator[tuple[str, st
     Fields between commas may be quoted, and then contain line ends; others have no quotes. The
     separator is a semicolon or a vertical bar if the first line has more of these, or as a
     preceding line such as Excel's `sep=;` says. The first line has the column names, from which
-    `resolve_columns` chooses; a column number, from 1, means that there is no such line. Without a
-    column of names, documents are numbered from 1. Blank lines are skipped; a blank text is an
-    empty document.
+    `resolve_columns` chooses; a column number, from 1, means that there is no such line, unless the
+    line has this number and nothing but numbers: pandas names columns 0, 1, 2. Without a column of
+    names, documents are numbered from 1. Blank lines are skipped; a blank text is an empty
+    document.
     """
     titles, line, body = _table(path, reading, tabs=tabs)
     chosen = _resolved(titles, reading, path, line, body)
@@ -239,11 +240,20 @@ def _table(
     """Return the column names, their line, and the records below."""
     body = records(path, reading.coding, tabs=tabs)
     first = first_record(body, path)
-    if (reading.text_column or "").isdecimal():
+    if (reading.text_column or "").isdecimal() and not _are_numbered(first, reading.text_column):
         titles, body = list(numbered(len(first.fields), 1)), chain([first], body)
     else:
         titles = _titles(first, reading, path, wanted, tabs=tabs)
     return titles, first.line, of_width(body, len(titles), path, tabs=tabs)
+
+
+def _are_numbered(first: Record, column: str | None) -> bool:
+    """Return whether the first record has numbers as column names, this one among them.
+
+    Each document has a text, so its record has more than numbers. A written index has no name.
+    """
+    titles = _stripped(first).fields
+    return column in titles and all(title.isdecimal() for title in titles if title)
 
 
 def metadata(path: Path, reading: Reading, wanted: Sequence[str], *, tabs: bool) -> Metadata:

@@ -514,6 +514,9 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     moments, traces = gathered.moments, gathered.traces()
     means = moments["topics"].mean
     order, stability, shared = matching.align(list(means))
+    tokens = traces["prevalence"].mean(axis=0) * size_of(plan.train.corpus).tokens
+    prior = traces["beta"].mean() * means.shape[-1]
+    shared[1:] &= matching.told_apart(np.take_along_axis(tokens, order, axis=1), prior)
     topics, topics_sd = moments["topics"].pooled(order, shared)
     words = moments[_PARTED]
     assert isinstance(words, Parts)

@@ -342,7 +342,7 @@ def _range(chains: np.ndarray) -> np.ndarray:
 def _deviation(samples: np.ndarray) -> np.ndarray:
     """Return the standard deviation over samples and chains, [S, chains, K]; NaN for one."""
     number = samples.shape[0] * samples.shape[1]
-    return samples.std(axis=(0, 1)) if number > 1 else np.full(samples.shape[2], np.nan)
+    return samples.std(axis=(0, 1), ddof=1) if number > 1 else np.full(samples.shape[2], np.nan)
 
 
 # Warnings about a fitted hierarchical Dirichlet process, and the verdict on it.
@@ -365,12 +365,17 @@ def warn(fitted: Fit) -> list[str]:
     """Return what is wrong with a fit or its data, and what to do, one sentence each."""
     sentences = perplexity_warnings(fitted.metrics, exact=True)
     others = 1 - fitted.as_trained().prevalence.sum()
-    if others > _MOST_OTHERS:
+    if (np.asarray(fitted.present) < posterior.LEAST_PRESENT).all():
+        sentences.append(
+            "No topic is in half of the samples: those of one sample are shown. Run it longer, or "
+            "compare the chains."
+        )
+    elif others > _MOST_OTHERS:
         sentences.append(
             f"{100 * others:.0f}% of the tokens are at topics that fewer than half of the samples "
             "have, and which are therefore not shown: run it longer."
         )
-    sentences += few_samples(fitted.num_samples)
+    sentences += few_samples(fitted.num_samples, kept=True)
     if (number := len(fitted.predictive.ends)) < fitted.num_samples:
         sentences.append(
             f"Other documents are predicted from {number} of the {fitted.num_samples} samples, "

@@ -20,6 +20,7 @@ from simplex_jax._src.options import option, options
 from simplex_jax._src.runtime import session
 
 _PASSES = 500.0
+_KEPT, _MOST_BYTES = 50, 10**9  # samples that each chain keeps by default, and bytes of all
 _EVALUATED = 5  # fewest passes between evaluations
 
 # Initial number of topics: more than most corpora need, because a chain drops topics faster than it
@@ -71,14 +72,14 @@ class Options(TopicOptions):
         help="Updates between the samples of the number of topics and the concentrations.",
         unset="1",
     )
-    keep_samples: int = override(
+    keep_samples: int | None = override(
         "keep_samples",
-        default=KEPT,
+        default=None,
         help="Posterior samples to keep of each chain, evenly spaced over the last half of the "
         "run, or all of them if there are fewer. The topics and the proportions of documents are "
         "summarised from them. Each takes 2 bytes per token, in memory.",
         least=1,
-        unset=None,
+        unset=f"{_KEPT}; or as many as take 1 GB if these are fewer, at least {KEPT}",
     )
     beta: float = option(
         "Concentration of words, per word (not the sum); smaller ones make more topics.",
@@ -121,9 +122,9 @@ class Options(TopicOptions):
 
     def starts(self) -> list[int]:
         """Return the number of topics that each chain of a settled run starts with."""
-        assert self.fewest_topics is not None
         assert self.initial_topics is not None
-        return growth.from_below(self.fewest_topics, self.initial_topics, self.chains)
+        fewest = self.fewest_topics or self.initial_topics  # of one chain None
+        return growth.from_below(fewest, self.initial_topics, self.chains)
 
 
 @options
@@ -154,9 +155,12 @@ def resolve_options(data: Corpus, heldout: Any, options: Options) -> Options:
             f"initial_topics must be at most the capacity, {options.capacity}; it is {topics}"
         )
     fewest = options.fewest_topics
-    if fewest is None:
+    if options.chains == 1:
+        if fewest is not None:
+            raise ValueError("fewest_topics is for several chains: one starts with initial_topics")
+    elif fewest is None:
         fewest = max(1, min(max(2, size.tokens // _TOKENS_OF_FEW), topics // 2))
-    if fewest > topics:
+    if fewest is not None and fewest > topics:
         raise ValueError(f"fewest_topics must be at most initial_topics, {topics}; it is {fewest}")
     # Traces and thinned samples cost next to nothing.
     evaluation = 0.0
@@ -174,11 +178,18 @@ def resolve_options(data: Corpus, heldout: Any, options: Options) -> Options:
         **_settled_priors(options),
         initial_topics=topics,
         fewest_topics=fewest,
+        keep_samples=options.keep_samples or _kept(size.tokens, options.chains),
         engine=resolve(options.engine),
         batch_size=size.documents,
         passes=None,
         **length._asdict(),
     )
+
+
+def _kept(tokens: int, chains: int) -> int:
+    # The prevalence of topics is known from kept samples alone: of half as many, some fifty
+    # effective ones, from which an interval is shown, would be out of reach.
+    return min(_KEPT, max(KEPT, _MOST_BYTES // (2 * chains * max(tokens, 1))))
 
 
 def _settled_priors(options: Options) -> dict[str, Any]:

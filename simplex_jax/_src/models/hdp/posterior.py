@@ -75,6 +75,7 @@ def topics_of(state: State) -> tuple[jax.Array, jax.Array]:
 
 def keep(settings: Options) -> Kept:
     """Return the hook that keeps thinned samples, in memory."""
+    assert settings.keep_samples is not None  # settled
     return Kept(
         lambda event: read(event, settings.chains), settings.keep_samples, window_of(settings), None
     )

@@ -296,7 +296,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         concentrations[name] = values.astype(np.float64), deviation.astype(np.float64)
     draws = _matched(gathered.traces()["prevalence"], order)
     tokens = draws.mean(axis=0) * size_of(plan.train).tokens
-    shared[1:] &= _told_apart(tokens, concentrations["beta"][0].sum())
+    shared[1:] &= matching.told_apart(tokens, concentrations["beta"][0].sum())
     documents: Corpus = in_memory(plan.data)
     alpha = concentrations["alpha"][0]
     size = 0 if is_stored(plan.data) else len(documents.names)
@@ -338,13 +338,3 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
 def _matched(draws: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Return draws [S, chains, K] with the topics of each chain matched by `order` [chains, K]."""
     return np.take_along_axis(draws, order[None], axis=2)
-
-
-def _told_apart(tokens: np.ndarray, prior: float) -> np.ndarray:
-    """Return which topics have tokens enough to be compared with the first chain's, [C - 1, K].
-
-    The prior adds the same to all words of all topics, so that means of n tokens, [C, K], have an
-    affinity of about prior / (prior + n) whatever their words are.
-    """
-    known = prior / (prior + tokens) < matching.SAME
-    return known[1:] & known[0]

@@ -92,20 +92,25 @@ def _counts_of(documents: Any, vocabulary: Sequence[str] | None = None) -> Corpu
         return documents.counts
     if isinstance(documents, Corpus):
         return documents
-    if isinstance(documents, UnitVectors) or not _integers(documents):
+    if isinstance(documents, UnitVectors) or not _holds_counts(documents):
         return None
     if vocabulary is None:
         return from_counts(documents)
     return even_empty(vocabulary, lambda: from_counts(documents))
 
 
-def _integers(table: Any) -> bool:
-    """Tell whether a table, such as an array, a DataFrame or lists of rows, has integers."""
+def _holds_counts(table: Any) -> bool:
+    """Tell whether a table, such as an array, a DataFrame or lists of rows, has counts.
+
+    Whole numbers of floating point are counts if one exceeds 1, as no number of a unit vector does.
+    """
     try:
-        dtype = table.dtype if hasattr(table, "dtype") else np.asarray(table).dtype
+        values = table.data if sp.issparse(table) else np.asarray(table)
     except ValueError:  # Rows of different lengths: the reader of vectors raises the error.
         return False
-    return np.dtype(dtype).kind in "iu"
+    if values.dtype.kind != "f":
+        return values.dtype.kind in "iub"
+    return bool((values >= 2).any() and (values >= 0).all() and (values == np.rint(values)).all())
 
 
 def match_vocabulary(
@@ -139,7 +144,8 @@ def check_directions(data: Data, source: str) -> Data:
         raise error_at(
             source,
             "no document has a direction, because none has a word with a weight in the model",
-            "give others, or use a model with weights by the rule 'smooth' (--idf smooth)",
+            "give others, or use a model with weights by the rule 'smooth' (the command's "
+            "--idf smooth)",
         )
     return data
 
@@ -149,8 +155,8 @@ def check_weighting(weighting: str | None, source: str) -> str:
     if weighting is None:
         raise ValueError(
             f"{source}: the model is of unit vectors, and this has counts, for which it has no "
-            "weights: give unit vectors (an .npz with --format vectors, "
-            "or UnitVectors of corpus.vectors.from_array)"
+            "weights: give unit vectors (a table of numbers, rows of length 1; to the command an "
+            ".npz with --format vectors)"
         )
     return weighting
 

@@ -359,7 +359,9 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     measures["posterior"] = gather_moments(settings, table, key_gather, bool(measures))
     measures["kept"] = keep_samples(settings, folder)
     measures["records"] = record_evaluations(settings, table.shape[0])
-    kernel, stream, start = _build(key_init, table, settings)
+    # A checkpoint replaces the first state: any that is quick will do.
+    method = "prior" if plan.resumed else settings.start
+    kernel, stream, start = _build(key_init, table, settings, method)
     return Run(
         key=key_run, kernel=kernel, state=start, feed=lambda first_step: stream, measures=measures
     )
@@ -371,8 +373,10 @@ def as_trained(data: Any, plan: Plan, source: str = "documents") -> Data:
     return match_vocabulary(data, train.vectors.vocabulary, train.idf, train.weighting, source)
 
 
-def _build(key: jax.Array, table: sp.csr_array, settings: Options) -> tuple[Kernel, Stream, State]:
-    """Return the kernel of all chains, its batches and its first state."""
+def _build(
+    key: jax.Array, table: sp.csr_array, settings: Options, method: str
+) -> tuple[Kernel, Stream, State]:
+    """Return the kernel of all chains, its batches and its first state, by a method of start."""
     # The topics before and after an update, in float32.
     devices.check_memory(
         8 * settings.chains * settings.num_topics * table.shape[1],
@@ -398,10 +402,7 @@ def _build(key: jax.Array, table: sp.csr_array, settings: Options) -> tuple[Kern
     key_topics, key_state = split(key)
     keys = split(key_topics, settings.chains)
     topics = jnp.stack(
-        [
-            variational.start(one, documents, hyper, settings.num_topics, settings.start)
-            for one in keys
-        ]
+        [variational.start(one, documents, hyper, settings.num_topics, method) for one in keys]
     )
     if settings.chains == 1:
         return kernel, stream, kernel.init(key_state, topics[0])
@@ -416,6 +417,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     moments = gathered.moments
     means = moments["topics"].mean
     order, stability, shared = matching.align(list(means), matching.cosine)
+    shared &= deviate_alike(means, order)
     mean, sd = moments["topics"].pooled(order, shared)
     length = np.linalg.norm(mean.astype(np.float64), axis=1)
     prevalence, prevalence_sd = moments["prevalence"].pooled(order, shared)
@@ -462,6 +464,21 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         shared=shared,
         samples=run.measures["kept"].samples(),
     )
+
+
+def deviate_alike(means: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return which topics differ from their chain's mean topic as the first chain's do, [C, K].
+
+    Topics of chains [C, K, V] have a direction in common, those that the documents do not determine
+    most of all, so that the cosine of the topics themselves may call any two of them the same.
+    """
+    if means.shape[1] == 1:
+        return np.ones(means.shape[:2], bool)
+    topics = np.stack([as_directions(mean[rows]) for mean, rows in zip(means, order, strict=True)])
+    apart = topics - topics.mean(axis=1, keepdims=True)
+    lengths = np.linalg.norm(apart, axis=2)
+    products = (apart * apart[0]).sum(axis=2)
+    return products >= matching.SAME * lengths * lengths[0]
 
 
 def describe(plan: Plan) -> dict[str, Any]:

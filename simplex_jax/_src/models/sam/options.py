@@ -31,8 +31,9 @@ PER_WORD = {"sigma": 2.0, "kappa0": 2.0, "kappa1": 6.0}
 PASSES = 300.0
 
 # Between evaluations or samples, which draw proportions of documents too: passes of a small corpus,
-# and documents visited of a large one.
-_EVALUATED, _VISITED = 6, 20_000
+# and documents visited of a large one. Fewer samples than one in two passes would leave too few in
+# a run of the default length for intervals.
+_EVALUATED, _SAMPLED, _VISITED = 6, 2, 20_000
 
 
 @options
@@ -115,12 +116,14 @@ class Options(RunOptions):
     )
     # At equilibrium the gradient noise of B out of D documents needs steps so much shorter that
     # some 5 D / B updates are worth one with all documents, each at B / D of its cost.
-    batch_size: int | None = option("Documents in a batch.", default=None, least=1, unset="all")
+    batch_size: int | None = option(
+        "Documents in a batch, the same for all chains.", default=None, least=1, unset="all"
+    )
     eval_every: int | None = override(
         "eval_every", default=None, unset="6 passes, or 20,000 documents if they are fewer"
     )
     sample_every: int | None = override(
-        "sample_every", default=None, unset="as often as evaluations"
+        "sample_every", default=None, unset="2 passes, or 20,000 documents if they are fewer"
     )
     passes: float | None = override(
         "passes", default=None, unset="300, unless steps or seconds are given"
@@ -159,9 +162,13 @@ def resolve_options(data: Data, heldout: Data | None, options: Options) -> Optio
     hyper, shape = hyperparameters(table, settled), (options.num_topics, words)
     default = model.default_settings(options.sampler, documents, shape, hyper, batch_size)
     per_pass = -(-documents // batch_size)
-    every = min(_EVALUATED * per_pass, max(1, _VISITED // batch_size))
+    most = max(1, _VISITED // batch_size)
     length = session.length(
-        per_pass, options, default_passes=PASSES, eval_every=every, sample_every=every
+        per_pass,
+        options,
+        default_passes=PASSES,
+        eval_every=min(_EVALUATED * per_pass, most),
+        sample_every=min(_SAMPLED * per_pass, most),
     )
     friction = float(default.friction) if options.friction is None else options.friction
     return dataclasses.replace(
