@@ -216,7 +216,7 @@ def few_samples(samples: int, *, kept: bool = False) -> list[str]:
     if samples >= _FEW_DRAWS:
         return []
     number = f"{samples} posterior sample{'' if samples == 1 else 's'}"
-    more = "a longer run, or more of them kept (keep_samples)" if kept else "a longer run"
+    more = "a longer run, or keeping more (keep_samples)," if kept else "a longer run"
     return [f"The means and deviations are of {number} only: {more} gives more."]
 
 

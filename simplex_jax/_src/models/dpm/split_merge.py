@@ -380,7 +380,7 @@ def _find_members(
     labels: jax.Array, occupancy: jax.Array, cells: _Cells, listed: jax.Array
 ) -> _Members:
     width, capacity = cells.first.shape[0], occupancy.shape[0]
-    numbers = jnp.arange(width)
+    numbers = jnp.arange(width, dtype=jnp.int32)
     of_stick = jnp.full(capacity, width, jnp.int32)
     for sticks in (cells.first, cells.second):
         of_stick = of_stick.at[sticks].set(numbers, mode="drop")
