@@ -23,6 +23,7 @@ from simplex_jax._src.models.topics.evaluation import measure_completion
 from simplex_jax._src.models.topics.report import OVER_CHAINS, interval_kinds
 from simplex_jax._src.runtime import devices, directory
 from simplex_jax._src.runtime.checkpoint import CheckpointError
+from simplex_jax._src.runtime.saved import RunError
 from simplex_jax.sklearn import HierarchicalDirichletProcess
 
 # Three topics of four words each; a document has one of them, the last has no word.
@@ -364,6 +365,11 @@ def test_the_estimator(tmp_path, monkeypatch):
     loaded = HierarchicalDirichletProcess.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.transform(COUNTS), model.transform(COUNTS))
     assert -2 < loaded.score(COUNTS) < 0
+    with np.load(tmp_path / "model.npz") as arrays:
+        wrong = dict(arrays) | {"draws.reported": arrays["draws.reported"] + 99}
+    np.savez(tmp_path / "wrong.npz", **wrong)
+    with pytest.raises(RunError, match=r"wrong\.npz: "):
+        HierarchicalDirichletProcess.load(tmp_path / "wrong.npz")
 
 
 @pytest.mark.slow

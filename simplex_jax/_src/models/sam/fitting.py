@@ -417,7 +417,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     moments = gathered.moments
     means = moments["topics"].mean
     order, stability, shared = matching.align(list(means), matching.cosine)
-    shared &= deviate_alike(means, order)
+    shared[1:] &= deviate_alike(means, order)
     mean, sd = moments["topics"].pooled(order, shared)
     length = np.linalg.norm(mean.astype(np.float64), axis=1)
     prevalence, prevalence_sd = moments["prevalence"].pooled(order, shared)
@@ -467,18 +467,18 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
 
 
 def deviate_alike(means: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return which topics differ from their chain's mean topic as the first chain's do, [C, K].
+    """Return which topics differ from their chain's mean topic as the first chain's do, [C - 1, K].
 
     Topics of chains [C, K, V] have a direction in common, those that the documents do not determine
     most of all, so that the cosine of the topics themselves may call any two of them the same.
     """
     if means.shape[1] == 1:
-        return np.ones(means.shape[:2], bool)
+        return np.ones((len(means) - 1, 1), bool)
     topics = np.stack([as_directions(mean[rows]) for mean, rows in zip(means, order, strict=True)])
     apart = topics - topics.mean(axis=1, keepdims=True)
     lengths = np.linalg.norm(apart, axis=2)
-    products = (apart * apart[0]).sum(axis=2)
-    return products >= matching.SAME * lengths * lengths[0]
+    products = (apart[1:] * apart[0]).sum(axis=2)
+    return products > matching.SAME * lengths[1:] * lengths[0]  # of equal topics, 0 > 0
 
 
 def describe(plan: Plan) -> dict[str, Any]:
