@@ -5,7 +5,6 @@ each category of each simplex was drawn, in expectation. Categorical data are co
 latent assignments are drawn, or averaged over, given the position.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -13,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from simplex_jax._src import arguments
-from simplex_jax._src.base import Batch, Position, PyTree, bind
+from simplex_jax._src.base import Batch, Position, PyTree, bind, static
 from simplex_jax._src.batches import Indexed, length
 from simplex_jax._src.geometry import simplex
 
@@ -66,28 +65,23 @@ def subsampled(counts_of: CountsOf, size: float) -> Estimator:
         [54. 46.]
     """
     size = arguments.size(size)
-    batches = _Batches(counts_of, size)
-    return Estimator(no_memory, bind(_subsampled, batches), bind(_Batches.scale, batches))
+    return Estimator(no_memory, bind(_subsampled, counts_of, size), bind(_scale, size))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _Batches:
-    """Batches of a full data set, and their counts."""
-
-    counts_of: CountsOf
-    size: float  # number of data in the full data set
-
-    def scale(self, batch: Batch) -> float | jax.Array:
-        """Return the factor for the counts of a batch."""
-        return self.size / length(batch, "batch")
+def _scale(size: float, batch: Batch) -> float | jax.Array:
+    return size / length(batch, "batch")
 
 
 def _subsampled(
-    batches: _Batches, key: jax.Array, memory: PyTree, position: Position, batch: Batch
+    counts_of: CountsOf,
+    size: float,
+    key: jax.Array,
+    memory: PyTree,
+    position: Position,
+    batch: Batch,
 ) -> tuple[Counts, PyTree]:
-    scale = batches.scale(batch)
-    return jax.tree.map(lambda n: n * scale, batches.counts_of(key, position, batch)), memory
+    scale = _scale(size, batch)
+    return jax.tree.map(lambda n: n * scale, counts_of(key, position, batch)), memory
 
 
 def categorical(size: float) -> Estimator:
@@ -200,37 +194,31 @@ def control_variate(
         for leaf in map(jnp.asarray, jax.tree.leaves(reference)):
             needs = "finite, as derivatives are compared by ratios of probabilities"
             arguments.require("reference", leaf, jnp.isfinite(leaf), needs)
-    variate = _ControlVariate(_Batches(counts_of, size), reference, reference_counts, of)
-    return Estimator(init=no_memory, estimate=bind(_control_variate, variate))
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _ControlVariate:
-    """Counts of batches, and those of all data at a reference."""
-
-    batches: _Batches
-    reference: Position
-    reference_counts: Counts
-    of: str = dataclasses.field(metadata={"static": True})
+    estimate = static(_control_variate, of=of)
+    return Estimator(no_memory, bind(estimate, counts_of, size, reference, reference_counts))
 
 
 def _control_variate(
-    variate: _ControlVariate, key: jax.Array, memory: PyTree, position: Position, batch: Batch
+    counts_of: CountsOf,
+    size: float,
+    reference: Position,
+    reference_counts: Counts,
+    key: jax.Array,
+    memory: PyTree,
+    position: Position,
+    batch: Batch,
+    *,
+    of: str,
 ) -> tuple[Counts, PyTree]:
-    batches = variate.batches
     reference, full_counts = (
         jax.tree.unflatten(jax.tree.structure(position), simplex.broadcast(name, tree, position))
-        for name, tree in (
-            ("reference", variate.reference),
-            ("reference_counts", variate.reference_counts),
-        )
+        for name, tree in (("reference", reference), ("reference_counts", reference_counts))
     )
-    scale = batches.scale(batch)
-    counts_at_position = batches.counts_of(key, position, batch)
-    counts_at_reference = batches.counts_of(jax.random.clone(key), reference, batch)
+    scale = _scale(size, batch)
+    counts_at_position = counts_of(key, position, batch)
+    counts_at_reference = counts_of(jax.random.clone(key), reference, batch)
     counts = (full_counts, counts_at_position, counts_at_reference)
-    if variate.of == "counts":
+    if of == "counts":
         corrected = jax.tree.map(lambda n, a, b: n + scale * (a - b), *counts)
     else:
         corrected = jax.tree.map(
@@ -296,17 +284,7 @@ def memoised(assign: Assign, count: Count, assignments: PyTree, counts: Counts) 
         (5.0, True)
     """
     memory = jax.tree.map(jnp.asarray, Memory(assignments, counts))
-    labelling = _Labelling(assign, count)
-    return Estimator(bind(_recall, memory), bind(_memoised, labelling), bind(_all_data))
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _Labelling:
-    """The functions of memoised counts."""
-
-    assign: Assign
-    count: Count
+    return Estimator(bind(_recall, memory), bind(_memoised, assign, count), bind(_all_data))
 
 
 def _recall(memory: Memory, key: jax.Array) -> Memory:
@@ -314,19 +292,24 @@ def _recall(memory: Memory, key: jax.Array) -> Memory:
 
 
 def _memoised(
-    labelling: _Labelling, key: jax.Array, memory: Memory, position: Position, batch: Indexed
+    assign: Assign,
+    count: Count,
+    key: jax.Array,
+    memory: Memory,
+    position: Position,
+    batch: Indexed,
 ) -> tuple[Counts, Memory]:
     if not isinstance(batch, Indexed):
         raise ValueError(
             "batch must be batches.Indexed: make the stream from batches.indexed(data)"
         )
     old = jax.tree.map(lambda leaf: leaf[batch.ids], memory.assignments)
-    new = labelling.assign(key, position, batch.data, old)
+    new = assign(key, position, batch.data, old)
     counts = jax.tree.map(
         lambda total, added, removed: total + (added - removed).astype(total.dtype),
         memory.counts,
-        labelling.count(new, batch.data),
-        labelling.count(old, batch.data),
+        count(new, batch.data),
+        count(old, batch.data),
     )
     assignments = jax.tree.map(
         lambda leaf, values: leaf.at[batch.ids].set(values.astype(leaf.dtype)),

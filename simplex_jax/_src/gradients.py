@@ -5,7 +5,6 @@ respect to their position, a tree of real arrays. Simplex kernels take counts, w
 computed from any log likelihood of log-probabilities: see `counts`.
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -16,7 +15,7 @@ from jax import lax
 from jax.tree_util import Partial
 
 from simplex_jax._src import arguments
-from simplex_jax._src.base import Batch, Position, PyTree, bind
+from simplex_jax._src.base import Batch, Position, PyTree, bind, static
 from simplex_jax._src.batches import Visit, length, on_device
 from simplex_jax._src.estimators import CountsOf, Estimator, no_memory, subsampled
 from simplex_jax._src.geometry import simplex
@@ -374,53 +373,35 @@ def control_variate(
         arguments.tree("reference", reference, "finite"),
         arguments.tree("reference_gradient", reference_gradient, "finite"),
     )
-    target = _Posterior(log_prior, log_likelihood)
-    estimate = bind(_control_variate, _ControlVariate(target, size, fixed))
+    estimate = bind(_control_variate, log_prior, log_likelihood, size, fixed)
     return Estimator(init=no_memory, estimate=estimate)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _Posterior:
-    """A log posterior."""
-
-    log_prior: LogDensity
-    log_likelihood: LogLikelihood
-
-    def difference(
-        self, size: float, reference: Reference, position: Position, batch: Batch
-    ) -> Position:
-        """Estimate the gradient at a position, given that of `size` data at a reference."""
-        reference = Reference(
-            like("the reference", reference.position, position),
-            like("the reference gradient", reference.gradient, position),
-        )
-        scale = size / length(batch, "batch")
-        gradient = gradient_of("log_likelihood", self.log_likelihood)
-        return jax.tree.map(
-            lambda p, g, at_position, at_reference: p + g + scale * (at_position - at_reference),
-            gradient_of("log_prior", self.log_prior)(position),
-            reference.gradient,
-            gradient(position, batch),
-            gradient(reference.position, batch),
-        )
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _ControlVariate:
-    """A log posterior of N data, with a reference."""
-
-    posterior: _Posterior
-    size: float  # N
-    reference: Reference
-
-
 def _control_variate(
-    variate: _ControlVariate, key: jax.Array, memory: PyTree, position: Position, batch: Batch
+    log_prior: LogDensity,
+    log_likelihood: LogLikelihood,
+    size: float,
+    reference: Reference,
+    key: jax.Array,
+    memory: PyTree,
+    position: Position,
+    batch: Batch,
 ) -> tuple[Position, PyTree]:
-    posterior, size, reference = variate.posterior, variate.size, variate.reference
-    return posterior.difference(size, reference, position, batch), memory
+    """Estimate the gradient at a position, given that of `size` data at a reference."""
+    reference = Reference(
+        like("the reference", reference.position, position),
+        like("the reference gradient", reference.gradient, position),
+    )
+    scale = size / length(batch, "batch")
+    gradient = gradient_of("log_likelihood", log_likelihood)
+    estimate = jax.tree.map(
+        lambda p, g, at_position, at_reference: p + g + scale * (at_position - at_reference),
+        gradient_of("log_prior", log_prior)(position),
+        reference.gradient,
+        gradient(position, batch),
+        gradient(reference.position, batch),
+    )
+    return estimate, memory
 
 
 def mode(
@@ -566,44 +547,52 @@ def running(
     length(data)
     block_size = arguments.at_least("block_size", block_size, 1)
     data, reference = on_device(data), arguments.tree("reference", reference, "finite")
-    variate = _Running(_Posterior(log_prior, log_likelihood), data, block_size)
-    return Estimator(init=bind(_init_running, variate, reference), estimate=bind(_running, variate))
+    init = static(_init_running, block_size=block_size)
+    estimate = static(_running, block_size=block_size)
+    return Estimator(
+        bind(init, log_likelihood, data, reference),
+        bind(estimate, log_prior, log_likelihood, data),
+    )
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _Running:
-    """A log posterior and all its data."""
-
-    posterior: _Posterior
-    data: PyTree
-    block_size: int = dataclasses.field(metadata={"static": True})
-
-    def gradient(self, position: Position) -> Position:
-        """Return the gradient of the full-data log likelihood."""
-        log_likelihood = self.posterior.log_likelihood
-        return full_gradient(log_likelihood, position, self.data, block_size=self.block_size)
-
-
-def _init_running(variate: _Running, reference: Position, key: jax.Array) -> Reference:
-    return Reference(reference, variate.gradient(reference))
+def _init_running(
+    log_likelihood: LogLikelihood,
+    data: PyTree,
+    reference: Position,
+    key: jax.Array,
+    *,
+    block_size: int,
+) -> Reference:
+    gradient = full_gradient(log_likelihood, reference, data, block_size=block_size)
+    return Reference(reference, gradient)
 
 
 def _running(
-    variate: _Running, key: jax.Array, memory: Reference, position: Position, batch: Visit
+    log_prior: LogDensity,
+    log_likelihood: LogLikelihood,
+    data: PyTree,
+    key: jax.Array,
+    memory: Reference,
+    position: Position,
+    batch: Visit,
+    *,
+    block_size: int,
 ) -> tuple[Position, Reference]:
     if not isinstance(batch, Visit):
         raise ValueError("batch must be batches.Visit: make the stream with batches.visits")
 
     def refresh() -> Reference:
+        gradient = full_gradient(log_likelihood, position, data, block_size=block_size)
         return Reference(
             like("the position", position, memory.position),
-            like("the position", variate.gradient(position), memory.position),
+            like("the position", gradient, memory.position),
         )
 
     memory = lax.cond(batch.now, refresh, lambda: memory)
-    size = length(variate.data)
-    return variate.posterior.difference(size, memory, position, batch.batch), memory
+    size = length(data)
+    return _control_variate(
+        log_prior, log_likelihood, size, memory, key, memory, position, batch.batch
+    )
 
 
 def full_gradient(
@@ -628,7 +617,7 @@ def full_gradient(
         5.0
     """
     block_size = arguments.at_least("block_size", block_size, 1)
-    position = arguments.tree("position", position, "finite")
+    data, position = on_device(data), arguments.tree("position", position, "finite")
     blocks, remainder = divmod(length(data), block_size)
     gradient = gradient_of("log_likelihood", log_likelihood)
 

@@ -26,6 +26,8 @@ from typing import (
     overload,
 )
 
+import numpy as np
+
 from simplex_jax._src import arguments
 
 D = TypeVar("D")
@@ -143,6 +145,8 @@ def checked(name: str, value: Any, declared: Option, kind: Any) -> Any:
         return arguments.within(name, value, least, int(declared.most))
     if kind is float:
         return number(name, value, declared.least, declared.most, declared.below)
+    if kind is bool and not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False; it is {value!r}")
     return value
 
 
@@ -276,12 +280,13 @@ def with_options(made: Callable[P, T]) -> _WithOptions[P, T]:
         @functools.wraps(function)
         def explicit(*args: Any, **kwargs: Any) -> R:
             positional = args[len(data) :]
+            named = {one.name: kwargs.pop(one.name) for one in data if one.name in kwargs}
             try:
-                inspect.Signature(data).bind(*args[: len(data)])
+                given = inspect.Signature(data).bind(*args[: len(data)], **named)
                 own.bind(*positional, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{function.__name__}() {error}") from None
-            return function(*args[: len(data)], cast(Any, made)(*positional, **kwargs))
+            return function(*given.args, cast(Any, made)(*positional, **kwargs))
 
         explicit.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             parameters, return_annotation=inspect.signature(function).return_annotation

@@ -339,6 +339,18 @@ def test_inside():
         assert not bool(call(mirror.from_convex(h).inside, jnp.ones(2)))
 
 
+@pytest.mark.parametrize("kind", [mirror.simplex(), mirror.hypercube(), mirror.ball(0.5)])
+def test_a_traced_start_outside_is_not_a_number(kind):
+    """That of a ball became a point on the other side."""
+    x = jnp.array([[0.2, 0.1, 0.7], [0.0, 1.0, 0.0]]) * jnp.array([[0.5], [1.0]])
+    x = x if kind.inside(x)[0] else x / x.sum(axis=1, keepdims=True)
+    points, duals = jax.jit(lambda x: mirror.start(kind, x))(x)
+    assert kind.inside(x).tolist() == [True, False]
+    for result in (points, duals):
+        assert np.isfinite(result[0]).all()
+        assert np.isnan(result[1]).all()
+
+
 def test_a_reference_may_be_an_array_of_one_number():
     dual, x = jax.jit(lambda entropic, x: entropic.dual(x)), jnp.array([0.2, 0.3, 0.5])
     expected = dual(mirror.simplex(1), x)

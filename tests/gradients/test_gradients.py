@@ -106,6 +106,8 @@ def test_full_gradient_is_that_of_all_data():
     )
     whole = gradients.full_gradient(log_likelihood, MODE, (X, Y), block_size=10)
     np.testing.assert_allclose(flat(whole), flat(reference_gradient()), rtol=1e-5)
+    with pytest.raises(ValueError, match=r"^data .*int32"):  # else taken modulo 2^32
+        gradients.full_gradient(lambda m, x: m * x.sum(), jnp.array(1.0), np.array([2**40, 1]))
 
 
 def test_running_moves_its_reference_when_it_is_due(getkey):

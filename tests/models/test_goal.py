@@ -285,6 +285,7 @@ def test_verdicts_say_what_is_good_and_what_is_not_yet():
     assert "No topic is stable" in judged([[1, 1, 1], [0, 0, 0]])[1]
     assert "One chain cannot tell" in judged([[1, 1, 1]])[1]
     assert "Nothing was held out" in judged(both)[0]
+    assert "is finite" in judged(both, metrics=[{"step": 1, "perplexity": np.inf}])[0]
     falling = [{"step": n, "perplexity": 9.0, "perplexity_average": 9 + 4 / n} for n in (4, 8)]
     assert "not settled after 8 passes" in judged(both, metrics=falling)[0]
     clock = {"ended": "clock", "settings": types.SimpleNamespace(time_limit=5.0)}

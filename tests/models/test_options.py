@@ -71,6 +71,7 @@ def test_values_are_checked_and_named():
         ({"size": "long"}, r"size .* 'long'"),
         ({"kind": "c"}, r"kind .* 'c'"),
         ({"parts": ("x", "z")}, r"^parts .*'z'$"),
+        ({"secret": "no"}, r"^secret .*'no'$"),
     ]:
         with pytest.raises(ValueError, match=message):
             Example(**given)
@@ -100,6 +101,11 @@ def test_a_function_has_the_options_one_by_one():
     assert "    kind: A kind. One of a, b. Default: 'a'.\n" in fit.__doc__
     rows, given = fit([1], 4, kind="b")
     assert (rows, given) == ([1], Example(4, kind="b"))
+    assert fit(rows=[1], count=4, kind="b") == (rows, given)
+    with pytest.raises(TypeError, match=r"^fit\(\) .* 'rows'$"):
+        fit([1], rows=[1])
+    with pytest.raises(TypeError, match=r"^fit\(\) .* 'rows'$"):
+        fit(kind="b")
     with pytest.raises(TypeError, match=r"^fit\(\) .* 'sizes'$"):
         fit([1], sizes=3)
 

@@ -58,6 +58,7 @@ def test_what_is_held_out_goes_by_its_own_seed():
 
 def test_by_default_a_fit_holds_nothing_out_and_the_command_a_tenth():
     assert plan().held == 0
+    assert plan(holdout=None, heldout=plan(holdout=5).heldout).held == 0
     assert plan().heldout is None
     assert plan(holdout=None).held == 2
     assert plan(embedded_corpus(), holdout=None).held <= 1000

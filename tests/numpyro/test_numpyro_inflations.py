@@ -17,7 +17,8 @@ import pytest
 from baselines import rld
 from support import numpyro_cases as cases
 
-from simplex_jax._src import estimators
+from simplex_jax._src import estimators, gradients
+from simplex_jax._src.geometry import manifolds
 from simplex_jax._src.numpyro import inflation
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
 from simplex_jax._src.numpyro.sgmcmc import SGMCMC
@@ -293,6 +294,18 @@ def test_what_is_not_known_is_said(build) -> None:
     kernel = SGMCMC(cases.categorical, build)
     state = kernel.init(jax.random.key(0), 0, None, (LABELS, BATCH), {})
     assert kernel.get_diagnostics_str(state).startswith("p inflation not known: step_size")
+
+
+@pytest.mark.parametrize("noise_estimate", [0.1, lambda x, batch: 0.1 * jnp.eye(3)])
+def test_a_noise_estimate_that_is_a_function_has_no_rule(noise_estimate) -> None:
+    kernel = sggmc.build(
+        gradients.density(lambda x: x[0]),
+        manifolds.sphere(),
+        step_size=0.01,
+        noise_estimate=noise_estimate,
+    )
+    state = kernel.init(jax.random.key(0), jnp.eye(3)[0])
+    assert (inflation.rule_for(kernel, state) is None) == callable(noise_estimate)
 
 
 def noisy(x):

@@ -1,5 +1,7 @@
 """Hooks that serve several runs; what they do in one is tested with the driver."""
 
+import io
+
 import pytest
 
 from simplex_jax._src.runtime import hooks
@@ -27,6 +29,26 @@ def test_a_log_of_a_second_run_replaces_that_of_the_first(tmp_path):
             log(event(step, {}))
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ['{"step": 5', '{"step": 10']
+
+
+def test_a_second_run_may_have_the_steps_of_the_first(tmp_path):
+    """Both have one chunk: its step is no longer below the last one of the first run."""
+    log, heat = hooks.MetricsLog(tmp_path / "metrics.jsonl"), hooks.Equilibrium()
+    stop = hooks.EarlyStop("loss", patience=1)
+    shown = io.StringIO()
+    progress = hooks.Progress(["loss"], file=shown)
+    for loss in (1.0, 2.0):
+        for call in hooks.calls_of([progress]).begin:
+            call()
+        last = event(5, {"loss": loss}, {"kinetic": 2.0})
+        log(last)
+        heat(last)
+        progress(last)
+        progress.finish(last)
+        assert not stop(last)
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
+    assert len(heat.save()[""]) == 1
+    assert [line[-1] for line in shown.getvalue().splitlines()] == ["1", "2"]
 
 
 @pytest.mark.parametrize(("hook", "says"), [(hooks.Progress, r"Progress\(...\)"), (3, "it is 3")])

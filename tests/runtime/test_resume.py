@@ -162,16 +162,16 @@ def test_another_run_does_not_go_on(tmp_path, fresh):
 
 
 def test_early_stop_goes_on_counting(tmp_path):
-    def event(value):
-        return hooks.Event(1, 0, 9, 0.0, 0.0, None, (), {"loss": value})
+    def event(step, value):
+        return hooks.Event(step, 0, 9, 0.0, 0.0, None, (), {"loss": value})
 
     stop = hooks.EarlyStop("loss", patience=3)
-    assert [stop(event(value)) for value in (5.0, 6.0, 6.0)] == [False] * 3
+    assert [stop(event(*pair)) for pair in ((1, 5.0), (2, 6.0), (3, 6.0))] == [False] * 3
     store = Store(tmp_path)
     store.save(0, {"stop": stop.save()}, {})
     again = hooks.EarlyStop("loss", patience=3)
     again.load(store.latest({"stop": ANY}, {}).tree["stop"])
-    assert again(event(5.5))
+    assert again(event(4, 5.5))
 
 
 def test_empty_tuples_of_hooks_keep_their_places(tmp_path, fresh):

@@ -50,8 +50,8 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             message = " ".join(_message(error).split()) or type(error).__name__
             if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in message:
                 message = (
-                    "out of memory: give a smaller --batch-size or a smaller model "
-                    f"({message[:200]})"
+                    "out of memory: give a smaller model or, where there is one, a smaller "
+                    f"--batch-size ({message[:200]})"
                 )
             if not processes.joined():
                 click.echo(f"simplex-jax: error: {message}", err=True)

@@ -71,7 +71,7 @@ def top_words(topics: ArrayLike, top: int) -> np.ndarray:
     The most probable word comes first; ties are in the order of the vocabulary.
     """
     array = as_topics("topics", topics)
-    return _strongest(array, arguments.at_least("top", top, 1))
+    return strongest(array, arguments.at_least("top", top, 1))
 
 
 def diversity(topics: ArrayLike, top: int = 25) -> float:
@@ -87,7 +87,7 @@ def diversity(topics: ArrayLike, top: int = 25) -> float:
     return len(np.unique(words)) / words.size
 
 
-def _strongest(loadings: np.ndarray, top: int) -> np.ndarray:
+def strongest(loadings: np.ndarray, top: int) -> np.ndarray:
     """Return the ids of the largest entries of each row in order, without sorting whole rows."""
     top = min(top, loadings.shape[1])
     ids = []
@@ -115,7 +115,7 @@ def words_of(topics: ArrayLike, num_words: int, top: int) -> np.ndarray:
                 f"topics have {array.shape[1]} words and counts {num_words}: "
                 "use the same vocabulary for both"
             )
-        array = _strongest(array, top)
+        array = strongest(array, top)
     if array.ndim != 2 or array.shape[1] < 2:
         raise ValueError(f"word ids must be [K, n] with n at least 2; their shape is {array.shape}")
     if array.min() < 0 or array.max() >= num_words:

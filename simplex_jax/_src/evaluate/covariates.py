@@ -111,9 +111,10 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
 
 
 def _numeric_column(name: str, numbers: np.ndarray, present: np.ndarray) -> Column:
-    if compact_dates(numbers[np.isfinite(numbers)]):
+    finite = numbers[np.isfinite(numbers)]
+    if compact_dates(finite):
         warnings.warn(
-            f"column {name!r} is taken for numbers: if {numbers[0]:.0f} is a date, write it with "
+            f"column {name!r} is taken for numbers: if {finite[0]:.0f} is a date, write it with "
             "hyphens, as 2020-03-14",
             stacklevel=3,
         )

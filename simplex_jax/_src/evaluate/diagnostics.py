@@ -238,7 +238,7 @@ def chain_notes(
         warnings.append(
             f"The chains disagree (R-hat above {LARGE_RHAT}) on {_named(unmixed, total)}: "
             "run them longer, or treat the intervals as those of one of several explanations "
-            "of the corpus."
+            "of the data."
         )
     few = [
         name

@@ -75,9 +75,12 @@ def start(mirror: MirrorMap, position: Position) -> tuple[Position, PyTree]:
         x = arguments.as_float(name, leaf)
         if x.ndim == 0:
             raise ValueError(f"{name} must have a last axis of coordinates; it is a scalar")
-        y = mirror.dual(x)
+        inside = mirror.inside(x)
         needs = "inside, where the h of the mirror map is finite and strictly convex"
-        arguments.require(name, x, mirror.inside(x), needs)
+        arguments.require(name, x, inside, needs)
+        if isinstance(inside, jax.core.Tracer):  # outside, some maps have a point elsewhere
+            x = jnp.where(inside[..., None], x, jnp.nan)
+        y = mirror.dual(x)
         duals.append(y)
         points.append(mirror.primal(y, x))
     return jax.tree.unflatten(structure, points), jax.tree.unflatten(structure, duals)

@@ -31,10 +31,10 @@ from simplex_jax._src.runtime.hooks import Callback, calls_of
 from simplex_jax._src.runtime.sample_files import Folder, mark_of
 from simplex_jax._src.runtime.session import Progress
 
-# Arguments of `fit` that change where a run is kept, but not what it is
 INTERRUPTED = "The run was interrupted before its end."
 """The warning of a fit that a signal has ended."""
 
+# Arguments of `fit` that change where a run is kept, but not what it is
 _PLACES = ("hooks", "checkpoint", "checkpoint_every", "resume", "samples_dir", "progress")
 _PLAIN = bool | int | float | str
 
@@ -61,7 +61,8 @@ class Session:
     heldout: Any = option(
         "Other data to predict, in place of holdout: for models of counts of words, a pair of "
         "arrays [D, V], the counts of the observed and of the target tokens of each document; for "
-        "vectors and rows, such data.",
+        "vectors such data, and for rows those that their family expects (of a table of columns of "
+        "several kinds give holdout).",
         default=None,
         parameter=None,
     )
@@ -215,7 +216,9 @@ def plan_of(model: Model[O, F], data: Any, chosen: O, session: Session) -> Plan[
     total = len(everything.names)
     train, heldout, held = everything, session.heldout, 0
     seed = chosen.seed if session.holdout_seed is None else session.holdout_seed
-    count = min(1000, total // 10) if session.holdout is None else session.holdout
+    count = session.holdout
+    if count is None:
+        count = 0 if heldout is not None else min(1000, total // 10)
     if count:
         if heldout is not None:
             raise ValueError("give holdout or heldout, not both")

@@ -65,10 +65,10 @@ def predictions(fitted: Any, name: str, *, logarithmic: bool = False) -> str:
     if improvement is None:
         if any(finite(record.get(name)) for record in fitted.metrics):
             return f"The run is too short to tell whether its predictions have settled: {length}."
-        return (
-            "Nothing was held out (holdout, --holdout), so nothing shows whether the predictions "
-            "have settled."
-        )
+        why = "Nothing was held out (holdout, --holdout)"
+        if any(name in record for record in fitted.metrics):
+            why = "No measured perplexity is finite"
+        return f"{why}, so nothing shows whether the predictions have settled."
     values = [record[name] for record in fitted.metrics if finite(record.get(name))]
     if logarithmic:
         least = max(heldout.noise(values), TOLERANCE)

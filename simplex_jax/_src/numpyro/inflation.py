@@ -49,7 +49,7 @@ V and rho come from differences between the gradients or counts of successive mi
 include the movement of the chain in between, a relative excess of the order of h times the
 curvature (before the step is too long for any gradient), and the movement of other sites; `SCIR`
 compares minibatches at the same x. So the inflation is an upper estimate. It is a mean over the
-warm-up steps, with more weight on later ones, and `SGMCMC` starts it again when sampling begins.
+warm-up steps, with more weight on later ones, which counts as a few steps when sampling begins.
 """
 
 import functools
@@ -267,7 +267,8 @@ def rule_for(kernel: Kernel, state: Any) -> Rule | None:
         return None  # its noise is that of the other coordinates
     if update in (sggmc.update, gsgnht.update):
         # No rule for matrices or functions of the position.
-        settings = jax.tree.leaves((options["friction"], options["noise_estimate"]))
+        given = options["friction"], options["noise_estimate"]
+        settings = jax.tree.leaves(given, is_leaf=callable)  # functions are nodes, see `bind`
         if any(callable(x) or jnp.ndim(x) for x in settings):
             return None
     return RULES.get(update)

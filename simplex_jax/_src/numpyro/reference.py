@@ -332,8 +332,8 @@ def learn_reference(
     )
     mcmc.run(rng_key, *model_args, **kwargs)
     samples = mcmc.get_samples()
-    for name in fitted:
-        one_point = layout.kinds[name] == sites.SIMPLEX and samples[name].shape[-1] == 1
+    for name, kind in fitted.items():
+        one_point = kind.on_simplex and samples[name].shape[-1] == 1
         if not one_point and (share := monitors.share_constant(samples[name])):
             warnings.warn(
                 f"{share:.2g} of the numbers of {name!r} did not move in the pilot, so its "
@@ -375,7 +375,13 @@ def pilot(model: Model, kinds: Mapping[str, Kind]) -> MCMCKernel:
         return NUTS(model)
     if len(names) == len(kinds):
         return SCIR(model)
-    from numpyro.infer import Gibbs  # new in numpyro 0.22
+    try:
+        from numpyro.infer import Gibbs  # new in numpyro 0.22
+    except ImportError:
+        raise RuntimeError(
+            "a pilot with SCIR for some sites and NUTS for others needs numpyro 0.22: install it, "
+            "or give GammaReference shapes of your own"
+        ) from None
 
     return Gibbs([(SCIR(model), names), (NUTS(model), None)])
 

@@ -186,14 +186,18 @@ class Progress(Hook):
         self._given = file
         self._interval = interval
         self._max_seconds = max_seconds
-        self._latest: dict[str, float] = {}
-        self._expected, self._printed, self._last = math.inf, -math.inf, -1
         self._bar: Any = None
+        self.begin()
 
     @property
     def _file(self) -> TextIO:
         # Looked up on use: scikit-learn copies hooks, and files cannot be copied.
         return self._given or sys.stderr
+
+    def begin(self) -> None:
+        """Forget what another run with the same hook has shown."""
+        self._latest: dict[str, float] = {}
+        self._expected, self._printed, self._last = math.inf, -math.inf, -1
 
     def __call__(self, event: Event) -> None:
         """Show the event."""
@@ -274,7 +278,7 @@ class MetricsLog(Hook):
 
     def __call__(self, event: Event) -> None:
         """Append the event."""
-        if self._last < 0 or event.step < self._last:  # first event of a run
+        if self._last < 0 or event.step <= self._last:  # first event of a run
             self._keep_before(event.step)
         self._last = event.step
         seconds = {"step": event.step, "seconds": event.seconds}
@@ -322,7 +326,7 @@ class EarlyStop(Hook):
 
     def __call__(self, event: Event) -> bool:
         """Return whether the metric has been stale for too long."""
-        if event.step < self._last:  # another run with the same hook
+        if event.step <= self._last:  # another run with the same hook
             self._best, self._stale = math.inf, 0
         self._last = event.step
         value = (info_metrics(event.info) | event.metrics).get(self._metric)
@@ -373,7 +377,7 @@ class Equilibrium(Hook):
 
     def __call__(self, event: Event) -> None:
         """Record the numbers of the event."""
-        if event.step < self._last:  # of another run, with the same hook
+        if event.step <= self._last:  # of another run, with the same hook
             self._records = {}
         self._last = event.step
         sites: dict[str, dict[str, float]] = {}

@@ -124,8 +124,8 @@ def build(
     and accept the end with probability :math:`\min(1, e^{-\Delta H})`, where :math:`H = -\log
     \pi(x) + |v|^2 / 2` (Byrne and Girolami 2013, algorithm 1). The stationary distribution is exact
     at every step size; a trajectory into a region without density is rejected. All copies and parts
-    of a product are accepted or rejected together: for many independent copies use `jax.vmap` on a
-    kernel instead.
+    of a product are accepted or rejected together: for many independent copies use
+    `simplex_jax.chains`.
 
     Args:
         log_density: `(position) -> scalar`, log of a density with respect to area on the manifold

@@ -22,6 +22,7 @@ from simplex_jax._src.geometry.rising import log_rising
 from simplex_jax._src.models.dpm import families
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.categorical import variables as by_variable
+from simplex_jax._src.models.dpm.families.diagonal_gaussian import ColumnMoments
 from simplex_jax._src.models.dpm.families.gaussian import Moments, Normals, cholesky, inverse, solve
 from simplex_jax._src.models.dpm.families.von_mises_fisher import Directions, Resultants
 
@@ -813,6 +814,40 @@ def test_nested_lists_are_a_table() -> None:
     rows = family_rows.prepare(make("gaussian"), [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
     assert family_rows.size(rows) == 3
     np.testing.assert_array_equal(rows, [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+    for given in ((row for row in ([0, 1], [2, 0])), map(np.array, ([0, 1], [2, 0]))):
+        family = families.categorical([3, 2])
+        rows = family_rows.prepare(family, [*given])
+        np.testing.assert_array_equal(rows, [[0, 1], [2, 0]])
+    parts = {"size": make("gaussian"), "colour": make("categorical")}
+    lists = {"size": [[0.0, 1.0], [2.0, 3.0]], "colour": [[2, 1, 0], [0, 0, 1]]}
+    assert family_rows.size(family_rows.prepare(families.product(parts), lists)) == 2
+    with pytest.raises(ValueError, match="number of columns"):
+        family_rows.prepare(make("gaussian"), [[0.0, 1.0], [2.0]])
+
+
+@pytest.mark.parametrize("dimension", [10_000, 20_000])
+def test_directions_of_many_dimensions_have_a_prior(dimension) -> None:
+    grid = families.von_mises_fisher(dimension).draw.args[0].grid
+    assert grid[0] == pytest.approx(dimension / 10)
+    assert grid[-1] == pytest.approx(1e7)
+
+
+def test_an_infinite_half_is_no_number() -> None:
+    with pytest.raises(ValueError, match=r"^rows\[0, 1\] is inf"):
+        family_rows.check_numbers(np.array([[1.0, np.inf]], np.float16), 2, np.float32)
+
+
+@pytest.mark.parametrize("rows", [60, 3_000, 10**7])
+def test_the_spread_of_a_deviation_keeps_its_digits(rows) -> None:
+    family = families.diagonal_gaussian([0.0], [1.0], strength=1.0, freedom=3.0)
+    moments = ColumnMoments(jnp.full((1, 1), rows), jnp.zeros((1, 1)), jnp.full((1, 1), 1.0 * rows))
+    _, variance = family.profile(moments, family.draw(jax.random.key(0), moments))
+    freedom, scale = 3.0 + rows, 1.0 + rows
+    log_ratio = special.gammaln((freedom - 1) / 2) - special.gammaln(freedom / 2)
+    exact = scale / (freedom - 2) - scale / 2 * np.exp(2 * log_ratio)
+    if rows == 10**7:  # doubles have few digits left
+        exact = scale / ((freedom - 2) * (2 * freedom - 3))
+    np.testing.assert_allclose(variance.sd, exact, rtol=1e-3)
 
 
 @pytest.mark.slow

@@ -133,6 +133,6 @@ def test_the_report_of_chains_has_a_curve_each(held_out, tmp_path):
     html = fitted.report(tmp_path).read_text()
     assert html.count("chain 1<") == 3
     assert "in 2 chains" in html
-    assert "loss of Binder" in html
+    assert "Binder&#39;s loss" in html
     assert "<i>" not in html
     assert "&lt;i&gt;" in html

@@ -17,6 +17,7 @@ from simplex_jax._src.corpus import from_counts, split_tokens
 from simplex_jax._src.evaluate import matching
 from simplex_jax._src.models import dtm
 from simplex_jax._src.models.dtm import fitting, intervals, report, slices
+from simplex_jax._src.models.dtm.options import Options, resolve_options
 from simplex_jax._src.models.topics import report as topics
 from simplex_jax._src.models.topics.concentrations import LEAST
 from simplex_jax._src.models.topics.native import library
@@ -40,6 +41,10 @@ def invoke(*arguments):
 def placed(times=None, groups=None, **options):
     count = len(times if times is not None else groups)
     return slices.sliced(np.ones((count, 2), int), times, groups, **options)
+
+
+def resolved(counts, **options):
+    return resolve_options(slices.sliced(counts), None, Options(**options))
 
 
 def test_slices_of_years_decades_and_dates():
@@ -369,10 +374,10 @@ def test_an_engine_that_a_gpu_lacks_is_not_announced(monkeypatch):
     for name, value in {"platform": "cuda", "works": True, "most_topics": 10_000}.items():
         monkeypatch.setattr(library, name, lambda value=value: value)
     counts, shared = np.ones((4, 3), int), {"num_topics": 2, "passes": 4}
-    assert dtm.resolve(counts, **shared).engine == "xla"
+    assert resolved(counts, **shared).engine == "xla"
     # As for a run that began on a CPU.
-    assert dtm.resolve(counts, **shared, engine="native").engine == "xla"
-    assert dtm.resolve(counts, **shared, document_steadiness="none").engine == "native"
+    assert resolved(counts, **shared, engine="native").engine == "xla"
+    assert resolved(counts, **shared, document_steadiness="none").engine == "native"
 
 
 def test_a_document_beyond_what_can_be_counted_is_refused():
@@ -447,9 +452,8 @@ def test_two_thirds_of_the_passes_are_static_by_default():
     assert "static_passes=16" in fit.again
     assert "passes=96" in fit.verdict[-1]
     assert "static_passes=16" in fit.verdict[-1]
-    data = slices.sliced(CORPUS, YEARS)
     for given, expected in (({"passes": 5000}, 1000), ({"seconds": 9.0}, 150), ({}, 1000)):
-        assert dtm.resolve(data, **given).static_passes == expected
+        assert resolved(CORPUS, **given).static_passes == expected
 
 
 @pytest.mark.slow

@@ -1,11 +1,14 @@
 """Which topics rise and fall together: intervals hold what is true, and 0 for unrelated topics."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy import stats
 from support.fits import topic_fit
 
+from simplex_jax._src import draws
 from simplex_jax._src.models import files, lda
 from simplex_jax._src.models.lda import correlations
 
@@ -100,6 +103,15 @@ def test_documents_of_one_topic_alone_are_no_error():
     pairs = np.triu_indices(4, k=1)
     assert np.isfinite(r[pairs]).all()
     assert (np.abs(r[pairs]) <= 4 * error[pairs] + 1e-3).all()
+
+
+def test_a_rest_that_underflows_does_not_pull_topics_apart():
+    """A third of the documents have nothing left of it; taken as 0, all pairs were negative."""
+    log_gamma = draws.loggamma(jax.random.key(0), jnp.full((20_000, 4), 0.005))
+    shares = jnp.exp(log_gamma - jax.nn.logsumexp(log_gamma, axis=1, keepdims=True))
+    r, error = map(np.asarray, correlations._correlate(shares))
+    pairs = np.triu_indices(4, k=1)
+    assert (np.abs(r[pairs]) <= 4 * error[pairs]).all()
 
 
 def test_a_chain_without_a_topic_says_nothing_of_it(seed):

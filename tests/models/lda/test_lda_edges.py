@@ -152,6 +152,10 @@ def test_double_precision(getkey):
         ({"beta": [0.1, 0.1]}, "beta"),
         ({"beta": "learn", "beta_prior": (1.0, [0.1, 0.2, 0.1])}, "beta_prior"),
         ({"alpha": "learn", "alpha_prior": (1.0, [0.1, 0.2])}, "alpha_prior"),
+        ({"alpha": "learn", "alpha_prior": (-1.0, -10.0)}, "alpha_prior"),
+        ({"alpha": "learn", "alpha_prior": 2.0}, "alpha_prior"),
+        ({"alpha": "learn", "alpha_prior": (1.0,)}, "alpha_prior"),
+        ({"sweeps": True}, "sweeps"),
         ({"devices": jax.devices()[:1], "counts": "subsampled"}, "devices"),
         ({"devices": jax.devices()[:1] * 2}, "devices"),
         ({"batch_size": 0}, "batch_size"),
@@ -164,6 +168,12 @@ def test_double_precision(getkey):
 def test_bad_arguments_are_named(arguments, name):
     with pytest.raises(ValueError, match=name):
         lda.build(SMALL, (2, 3), **arguments)
+
+
+def test_sweeps_may_be_an_integer_of_any_kind():
+    kernel, _ = lda.build(SMALL, (2, 3), sweeps=np.int64(2))
+    same, _ = lda.build(SMALL, (2, 3), sweeps=2)
+    assert jax.tree.structure(kernel) == jax.tree.structure(same)
 
 
 def test_a_carried_total_starts_at_the_sum_of_the_weights(getkey):

@@ -272,8 +272,8 @@ def test_extremes(kind, num_topics, lengths):
     total = sum(lengths)
     assert (np.asarray(new)[:total] < num_topics).all()
     np.testing.assert_array_equal(new[total:], labels[total:])
-    counted = calls.count(new, documents, num_topics)
-    np.testing.assert_array_equal(counted.sum(axis=1), lengths)
+    counted = engine.count_labels(new, documents, num_topics)
+    np.testing.assert_array_equal(counted.sum(axis=0), lengths)
 
 
 @pytest.mark.parametrize("num_words", [1, 63, 64, 130])

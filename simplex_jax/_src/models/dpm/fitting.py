@@ -711,7 +711,7 @@ def warn(fitted: Fit) -> list[str]:
         split_merge=settings.split_merge or 0,
     )
     sentences += _of_categories(fitted.variables, len(fitted.names))
-    return sentences + few_samples(fitted.traces["alpha"].size)
+    return sentences + few_samples(fitted.num_samples, kept=True)
 
 
 def judge(fitted: Fit, longer: str) -> list[str]:

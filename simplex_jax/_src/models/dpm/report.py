@@ -270,7 +270,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
             for number, share in sorted(fitted.num_clusters_posterior.items())
         ],
         "partition": {
-            "loss": "loss of Binder's" if settings.loss == "binder" else "variation of information",
+            "loss": "Binder's loss" if settings.loss == "binder" else "variation of information",
             "expected": point.loss,
             "clusters": fitted.num_clusters,
             "rows_used": point.rows_used,

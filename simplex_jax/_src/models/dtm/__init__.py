@@ -72,20 +72,6 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
     return pipeline.fit(MODEL, data, arguments)
 
 
-@with_options(Options)
-def resolve(corpus: Any, options: Options) -> Options:
-    """Return the options of a run with all defaults filled in.
-
-    Args:
-        corpus: As for `fit`; only its size matters.
-        {options}
-
-    Raises:
-        ValueError: An option is out of range; the message names it.
-    """
-    return resolve_options(slices.sliced(corpus), None, options)
-
-
 load = Fit.load
 
-__all__ = ["MODEL", "Fit", "Options", "build", "fit", "load", "resolve"]
+__all__ = ["MODEL", "Fit", "Options", "build", "fit", "load"]

@@ -159,7 +159,6 @@ class Fit(CountFit):
             documents,
             seed=seed,
             share_error=self.settings.share_error,
-            engine=self.settings.engine,
             own=own_topics(self),
         )
 
@@ -606,7 +605,12 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         samples=run.measures["kept"].samples(),
     )
     shares, errors = in_slices(
-        result, documents.counts, plan.data.place, seed=settings.seed, progress=run.progress
+        result,
+        documents.counts,
+        plan.data.place,
+        seed=settings.seed,
+        engine=settings.engine,
+        progress=run.progress,
     )
     return dataclasses.replace(result, **results_of(documents, topics, shares, errors))
 
@@ -638,6 +642,7 @@ def in_slices(
     place: np.ndarray,
     *,
     seed: int,
+    engine: str | None = None,
     progress: Progress = lambda task, done, total: None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the topic proportions of documents [D, V] of some slices, and their errors.
@@ -662,7 +667,7 @@ def in_slices(
             filled,
             seed=seed,
             share_error=settings.share_error,
-            engine=settings.engine,
+            engine=engine,
             own=own_topics(fitted),
         )
         means, error = proportions.joined(parts, (room, settings.num_topics))

@@ -49,6 +49,7 @@ from simplex_jax._src.models.topics import engine as engines
 from simplex_jax._src.models.topics.concentrations import LEAST, Evidence, Prior
 from simplex_jax._src.models.topics.evaluation import Completion
 from simplex_jax._src.models.topics.native import calls
+from simplex_jax._src.runtime import devices
 from simplex_jax._src.samplers import dirichlet_paths as paths
 
 __all__ = ["ALPHA", "BETA", "Info", "Prior", "State", "build"]
@@ -134,6 +135,8 @@ def lay_out(counts: sp.csr_array, place: np.ndarray, slices: int) -> Layout:
     ends = np.cumsum(sizes)
     number, column = _columns(place[order], slices)
     shape = slices, max(int(number.max(initial=0)), 1)
+    remedy = "give fewer slices, or groups of more even sizes"
+    devices.check_memory(16 * shape[0] * shape[1], remedy)
     # Empty documents begin where their slice ends.
     starts = np.repeat(np.append(0, ends)[np.cumsum(number)], shape[1]).reshape(shape)
     starts[place[order], column] = ends - sizes
@@ -208,6 +211,8 @@ def build(
         ((20, 2, 2, 4), 67)
     """
     topics, words = shape
+    if isinstance(own, str):
+        arguments.choice("own", own, ["learn"])
     given = None if own is None else _OWN if isinstance(own, str) else own
     model = Model(
         alpha=_start("alpha", alpha),
@@ -405,7 +410,7 @@ def _own_topics(
     counts = tables.astype(dtype)
     if not model.learn_own:
         return state.own, counts
-    number = engines.totals(tables).astype(jnp.int32).sum()
+    number = jnp.sum(tables, dtype=jnp.int32)
     return _move_own(key_own, state.own, number, ranks), counts
 
 

@@ -77,6 +77,8 @@ def judge(fitted: Fit, longer: str) -> list[str]:
 def _moving(fitted: Fit) -> Fit:
     """Return a fit with the evaluations since topics change, if any: averages begin anew there."""
     static = verdict.static_passes(fitted)
+    if not static:
+        return fitted
     metrics = [
         record | {"step": record["step"] - static}
         for record in fitted.metrics

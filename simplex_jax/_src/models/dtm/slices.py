@@ -317,7 +317,9 @@ def _read(name: str, times: Any) -> Column:
 
 def _groups(names: Sequence[str], groups: Any) -> Column:
     """Return groups by their texts, or raise a ValueError that names documents without one."""
-    read = column("groups", groups)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numbers are groups too
+        read = column("groups", groups)
     if read.kind != "group":
         array, missing = cells_of("groups", groups)
         texts = np.array(texts_of("groups", array[~missing]), object)

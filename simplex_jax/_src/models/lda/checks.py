@@ -73,7 +73,7 @@ def warn(fitted: Fit) -> list[str]:
     sentences = topic_warnings(fitted.metrics, fitted.topics, fitted.prevalence, exact=exact)
     sentences += few_samples(fitted.num_samples)
     if settings.local == "blocked" and settings.counts != "memoised":
-        least = float(np.min(fitted.alpha))
+        least = float(np.min(fitted.as_trained().alpha))
         assert settings.sweeps is not None  # settled
         if least < _SMALL_ALPHA and settings.sweeps < _MANY_SWEEPS:
             sentences.append(
@@ -91,7 +91,8 @@ def warn(fitted: Fit) -> list[str]:
         sentence = (
             f"Seed words that are not in the vocabulary, and have no effect: {listed(missing)}."
         )
-        if topics := seeds.unseeded(settings.seed_words, fitted.vocabulary):
+        own = fitted.as_trained().reported[seeds.unseeded(settings.seed_words, fitted.vocabulary)]
+        if topics := np.unique(own[own >= 0]).tolist():
             sentence += f" That leaves {counted(len(topics), 'topic')} without a seed: "
             sentence += f"{listed(topics)}."
         sentences.append(sentence)

@@ -24,19 +24,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simplex_jax._src.corpus import to_vocabulary
-from simplex_jax._src.evaluate import composition, diagnostics
-from simplex_jax._src.evaluate.coherence import top_words
+from simplex_jax._src.evaluate import composition
 from simplex_jax._src.extras import needed
-from simplex_jax._src.models.lda.draws import DrawOptions, shares_of
-from simplex_jax._src.models.topics.data import as_data, in_memory
+from simplex_jax._src.models.lda.draws import DrawOptions, doubts, shares_of, titles_of
 from simplex_jax._src.models.topics.editing import summed
+from simplex_jax._src.models.topics.proportions import counts_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_FEW_DRAWS, _FEW_TOKENS = 10, 50
+_FEW_TOKENS = 50
 _LEAST = 5  # documents
 _SHOWN = 40  # topics in a picture
 NUMBERS = ("mean", "lower", "upper")
@@ -75,9 +73,7 @@ class Correlations(NamedTuple):
         To make a data frame: `pandas.DataFrame(correlations.rows())`.
         """
         for first, second in zip(*np.triu_indices(len(self.mean), k=1), strict=True):
-            numbers = {
-                n: float(getattr(self, n)[first, second]) for n in ("mean", "lower", "upper")
-            }
+            numbers = {n: float(getattr(self, n)[first, second]) for n in NUMBERS}
             if np.isfinite(numbers["mean"]):
                 yield {"first": int(first), "second": int(second), **numbers, "level": self.level}
 
@@ -178,7 +174,6 @@ class Pairs:
             result[first, second] = result[second, first] = np.tanh(values)
             return result
 
-        words = top_words(fitted.topics, 3)
         return Correlations(
             mean=table(pooled.mean),
             lower=table(pooled.lower),
@@ -186,13 +181,22 @@ class Pairs:
             level=level,
             documents=self._documents,
             draws=len(means),
-            titles=tuple(
-                f"{topic}: {name or ' '.join(fitted.vocabulary[word] for word in row)}"
-                for topic, (name, row) in enumerate(zip(fitted.titles, words, strict=True))
-            ),
+            titles=titles_of(fitted),
             prevalence=fitted.prevalence,
             warnings=tuple(warnings),
         )
+
+
+def _relative(shares: jax.Array, rest: jax.Array) -> jax.Array:
+    """Return shares of the rest, by document along the last axis.
+
+    With small concentrations a rest can underflow to 0. It says nothing of its parts, so that they
+    are taken to be the mean over the other documents.
+    """
+    known = rest >= jnp.finfo(rest.dtype).tiny
+    parts = jnp.where(known, shares / jnp.where(known, rest, 1), 0)
+    mean = parts.sum(axis=-1, keepdims=True) / known.sum(axis=-1, keepdims=True)
+    return jnp.where(known, parts, mean)
 
 
 @jax.jit
@@ -207,7 +211,7 @@ def _correlate(shares: jax.Array) -> tuple[jax.Array, jax.Array]:
     left = jnp.concatenate([zero, jnp.cumsum(shares, axis=1)[:, :-1]], axis=1)
     right = jnp.concatenate([jnp.cumsum(shares[:, :0:-1], axis=1)[:, ::-1], zero], axis=1)
     # Documents come last, since XLA sums along the last axis several times as fast.
-    rest = jnp.maximum(left + right, jnp.finfo(shares.dtype).tiny).T
+    rest = (left + right).T
     shares = shares.T
     topics = jnp.arange(len(shares))
 
@@ -220,7 +224,7 @@ def _correlate(shares: jax.Array) -> tuple[jax.Array, jax.Array]:
     own = apart / deviation[:, None]
 
     def one_way(topic: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        mean, sd, apart = centred(shares / rest[topic])
+        mean, sd, apart = centred(_relative(shares, rest[topic]))
         return mean, sd, jnp.mean(own[topic] * apart, axis=1) / sd
 
     # By the topic with which others are compared, and the others.
@@ -229,8 +233,8 @@ def _correlate(shares: jax.Array) -> tuple[jax.Array, jax.Array]:
     def error(topic: jax.Array) -> jax.Array:
         influence = jnp.zeros_like(shares)
         for x, ratio, at in (
-            (own[topic], shares / rest[topic], (topic,)),
-            (own, shares[topic] / rest, (slice(None), topic)),
+            (own[topic], _relative(shares, rest[topic]), (topic,)),
+            (own, _relative(shares[topic], rest), (slice(None), topic)),
         ):
             y = (ratio - mean[at][:, None]) / sd[at][:, None]
             influence += x * y - r[at][:, None] * (x**2 + y**2) / 2
@@ -246,8 +250,7 @@ def correlate(
     progress: Callable[[str, int, int], None] = lambda task, done, total: None,
 ) -> Correlations:
     """Return the correlations of topics over documents; see `Fit.correlate`."""
-    documents = in_memory(as_data(corpus, fitted.vocabulary))
-    counts = to_vocabulary(documents, fitted.vocabulary).corpus.counts
+    counts = counts_of(corpus, fitted)
     worded = counts[np.flatnonzero(np.diff(counts.indptr))]
     pairs = Pairs(fitted)
     for chain, shares in shares_of(fitted, worded, asked, progress):
@@ -258,19 +261,9 @@ def correlate(
 
 
 def _warnings(fitted: Any, draws: int, length: float) -> Iterator[str]:
-    if draws < _FEW_DRAWS:
-        yield (
-            f"{draws} draws of the topics say little about their uncertainty: keep more "
-            "(keep_samples, --keep-samples)"
-        )
     if length < _FEW_TOKENS:
         yield (
             f"documents have {length:.0f} tokens in the mean, which leave their proportions "
             "uncertain: correlations are nearer to 0 than those of longer documents would be"
         )
-    rough = np.flatnonzero(diagnostics.rough(fitted.diagnostics, fitted.shared))
-    if rough.size:
-        yield (
-            f"topics {diagnostics.listed(rough)} are not in all chains, or mix so slowly that "
-            "their intervals are too narrow: a longer run helps"
-        )
+    yield from doubts(fitted, draws)

@@ -13,12 +13,15 @@ import scipy.sparse as sp
 from simplex_jax._src import arguments, draws
 from simplex_jax._src.corpus.device import Documents
 from simplex_jax._src.draws.keys import fold_in
+from simplex_jax._src.evaluate import diagnostics
 from simplex_jax._src.models.topics import engine as engines
+from simplex_jax._src.models.topics.fits import leading_words
 from simplex_jax._src.models.topics.proportions import SHARD, cuts, side_by_side, token_ends
 from simplex_jax._src.options import option, options
 from simplex_jax._src.runtime import saved
 from simplex_jax._src.runtime.saved import RunError
 
+_FEW_DRAWS = 10
 _STREAM = 0x7368  # keeps the random numbers apart from those of a fit with the same seed
 
 
@@ -39,6 +42,29 @@ class DrawOptions:
         unset="the samples in the fit",
         command=False,
     )
+
+
+def titles_of(fitted: Any) -> tuple[str, ...]:
+    """Return the number of each topic with its name or, if it has none, its leading words."""
+    words = leading_words(fitted.topics, fitted.vocabulary, most=3)
+    named = enumerate(zip(fitted.titles, words, strict=True))
+    return tuple(f"{topic}: {name or leading}" for topic, (name, leading) in named)
+
+
+def doubts(fitted: Any, draws: int) -> Iterator[str]:
+    """Yield sentences on why intervals over some draws of the topics may be too narrow."""
+    if draws < _FEW_DRAWS:
+        yield (
+            f"{draws} draws of the topics say little about their uncertainty: keep more "
+            "(keep_samples, --keep-samples)"
+        )
+    rough = np.flatnonzero(diagnostics.rough(fitted.diagnostics, fitted.shared))
+    if rough.size:
+        absent = "are not in all chains, or " if len(fitted.shared) > 1 else ""
+        yield (
+            f"topics {diagnostics.listed(rough)} {absent}mix so slowly that their intervals are "
+            "too narrow: a longer run helps"
+        )
 
 
 class Kept(NamedTuple):

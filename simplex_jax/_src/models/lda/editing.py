@@ -22,16 +22,14 @@ def with_draws(
     samples: str | Path | None,
 ) -> Any:
     """Return a fit with what the draws say of its merged topics."""
-    words, means, alpha = _over_draws(result, merged, samples)
+    words, alpha = _over_draws(result, merged, samples)
+    means = words.mean(axis=0, dtype=np.float64)
     for chain in range(1, len(means)):
         table = matching.affinity(means[0], means[chain])
-        result.shared[chain, merged] = np.diagonal(table)[merged] >= matching.SAME
-    result.stability[merged] = matching.stability(list(means[:, merged]))
+        result.shared[chain, merged] = np.diagonal(table) >= matching.SAME
+    result.stability[merged] = matching.stability(list(means))
     if result.topics_range.size:
-        result.topics_range[:, merged] = [
-            means[:, merged].min(axis=0),
-            means[:, merged].max(axis=0),
-        ]
+        result.topics_range[:, merged] = means.min(axis=0), means.max(axis=0)
     shares = result.prevalence_draws.astype(np.float64)
     for place, topic in enumerate(merged):
         chains = result.shared[:, topic]
@@ -53,24 +51,22 @@ def with_draws(
 
 def _over_draws(
     result: Any, merged: Sequence[int], samples: str | Path | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return words of merged topics in each draw, means of all topics, and alpha of merged ones.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return words and alpha of merged topics in each draw.
 
-    They are [S, chains, merged, V], [chains, K, V] and [S, chains, merged].
+    They are [S, chains, merged, V] and [S, chains, merged].
     """
     assert result.trained is not None
-    trained, kept = result.trained, load_samples(result, samples)
-    chains, (topics, width) = len(result.order), result.topics.shape
+    parts = tuple(result.trained.parts[topic] for topic in merged)
+    trained, kept = result.trained._replace(parts=parts), load_samples(result, samples)
+    chains, width = len(result.order), result.topics.shape[1]
     words = np.empty((len(kept), chains, len(merged), width), np.float32)
     alpha = np.empty((len(kept), chains, len(merged)))
-    means = np.zeros((chains, topics, width))
     for number, sample in enumerate(kept):
         for draw in of_chains(result, sample):
-            mixed = trained.mixed(draw.topics, draw.prevalence)
-            means[draw.chain] += mixed / len(kept)
-            words[number, draw.chain] = mixed[merged]
-            alpha[number, draw.chain] = summed(draw.alpha.astype(np.float64), trained.parts)[merged]
-    return words, means, alpha
+            words[number, draw.chain] = trained.mixed(draw.topics, draw.prevalence)
+            alpha[number, draw.chain] = summed(draw.alpha.astype(np.float64), parts)
+    return words, alpha
 
 
 def samples_of(fitted: Any) -> tuple[Mapping[str, np.ndarray], np.ndarray]:

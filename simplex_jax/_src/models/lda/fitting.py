@@ -281,22 +281,20 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     moments = gathered.moments
     means = moments["topics"].mean
     order, stability, shared = matching.align(list(means))
+    draws = _matched(gathered.traces()["prevalence"], order)
+    tokens = draws.mean(axis=0) * size_of(plan.train).tokens
+    beta, beta_sd = moments["beta"].pooled()
+    shared[1:] &= matching.told_apart(tokens, beta.sum())
     mean, sd = moments["topics"].pooled(order, shared)
     prevalence, prevalence_sd, prevalence_range = posterior.prevalence(gathered, order, shared)
     # A common alpha pools all chains, whichever topics they have.
     matched = () if settings.alpha == "learn" else (order, shared)
-    concentrations = {
-        "alpha": moments["alpha"].pooled(*matched),
-        "beta": moments["beta"].pooled(),
-    }
+    concentrations = {"alpha": moments["alpha"].pooled(*matched), "beta": (beta, beta_sd)}
     for name, (values, deviation) in concentrations.items():
         given = getattr(settings, name)
         if not isinstance(given, str):
             values, deviation = np.broadcast_to(given, values.shape), np.zeros(values.shape)
         concentrations[name] = values.astype(np.float64), deviation.astype(np.float64)
-    draws = _matched(gathered.traces()["prevalence"], order)
-    tokens = draws.mean(axis=0) * size_of(plan.train).tokens
-    shared[1:] &= matching.told_apart(tokens, concentrations["beta"][0].sum())
     documents: Corpus = in_memory(plan.data)
     alpha = concentrations["alpha"][0]
     size = 0 if is_stored(plan.data) else len(documents.names)

@@ -7,11 +7,10 @@ import numpy as np
 
 from simplex_jax._src.corpus import frames, to_vocabulary
 from simplex_jax._src.corpus.corpus import printable
-from simplex_jax._src.evaluate import composition, covariates, diagnostics, plots
-from simplex_jax._src.evaluate.coherence import top_words
+from simplex_jax._src.evaluate import composition, covariates, plots
 from simplex_jax._src.evaluate.covariates import Design, Term
 from simplex_jax._src.extras import needed
-from simplex_jax._src.models.lda.draws import DrawOptions, shares_of
+from simplex_jax._src.models.lda.draws import DrawOptions, doubts, shares_of, titles_of
 from simplex_jax._src.models.lda.fitting import Fit
 from simplex_jax._src.models.topics.data import as_data, in_memory
 from simplex_jax._src.models.topics.editing import summed
@@ -21,7 +20,7 @@ from simplex_jax._src.report.display import counted
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FEW_DRAWS, _FEW_DOCUMENTS = 10, 5
+_FEW_DOCUMENTS = 5
 _HIGH = 0.5  # leverage; at 0.9, of one number far from all others, 95% intervals cover 55%
 _SHOWN = 12  # topics in a plot
 
@@ -209,17 +208,13 @@ def effects(
     pooled = composition.pool(
         np.stack(means), np.stack(errors), estimate.freedom, level=question.level
     )
-    words = top_words(fitted.topics, 3)
     return Effects(
         terms=design.terms,
         **pooled._asdict(),
         level=question.level,
         documents=len(design.rows),
         draws=draws,
-        titles=tuple(
-            f"{topic}: {name or ' '.join(fitted.vocabulary[word] for word in row)}"
-            for topic, (name, row) in enumerate(zip(fitted.titles, words, strict=True))
-        ),
+        titles=titles_of(fitted),
         prevalence=fitted.prevalence,
         warnings=tuple(
             _warnings(
@@ -242,11 +237,6 @@ def _warnings(
         yield f"{counted(empty, 'document')} without a word of the model left out"
     if missing := worded - len(design.rows):
         yield f"{counted(missing, 'document')} with a missing covariate left out"
-    if draws < _FEW_DRAWS:
-        yield (
-            f"{draws} draws of the topics say little about their uncertainty: keep more "
-            "(keep_samples, --keep-samples)"
-        )
     small = [
         f"{term.column}={term.label}" for term in design.terms if 0 < term.size < _FEW_DOCUMENTS
     ]
@@ -264,10 +254,4 @@ def _warnings(
             "the fit alone, and intervals are too narrow: check the numbers, group them (every, "
             "--every), or give their logarithms"
         )
-    rough = np.flatnonzero(diagnostics.rough(fitted.diagnostics, fitted.shared))
-    if rough.size:
-        absent = "are not in all chains, or " if len(fitted.shared) > 1 else ""
-        yield (
-            f"topics {diagnostics.listed(rough)} {absent}mix so slowly that their intervals are "
-            "too narrow: a longer run helps"
-        )
+    yield from doubts(fitted, draws)

@@ -72,13 +72,15 @@ def initial_concentration(
                 f"{name} must be one number or {shape[-1]} of them; there are {np.size(value)}"
             )
         return positive(name, value, shape), None, 1.0
-    prior_shape, rate = prior or (1.0, None)
-    mean: ArrayLike = default
-    if rate is not None:
-        mean = prior_shape / arguments.as_float(f"{name}_prior", rate)
-    if value == "learn" and np.ndim(mean):
+    if prior is None:
+        return positive(f"{name}_prior", default, shape), value, 1.0
+    if not isinstance(prior, tuple | list) or len(prior) != 2:
+        raise ValueError(f"{name}_prior must be a shape and a rate; it is {prior!r}")
+    positive(f"{name}_prior", prior[0], ())
+    prior_shape, rate = float(prior[0]), positive(f"{name}_prior", prior[1], np.shape(prior[1]))
+    if value == "learn" and rate.ndim:
         raise ValueError(f"{name}_prior must be two numbers if one common {name} is learned")
-    return positive(f"{name}_prior", mean, shape), value, float(prior_shape)
+    return positive(f"{name}_prior", prior_shape / rate, shape), value, prior_shape
 
 
 def no_evidence(categories: int, dtype: jnp.dtype) -> Evidence:

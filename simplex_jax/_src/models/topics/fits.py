@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from simplex_jax._src.corpus import Corpus
 from simplex_jax._src.evaluate import matching
-from simplex_jax._src.evaluate.coherence import coherence
+from simplex_jax._src.evaluate.coherence import coherence, strongest
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.topics.data import num_empty
 from simplex_jax._src.models.topics.options import TopicOptions
@@ -64,8 +64,7 @@ def topic_lines(
 
 def leading_words(mean: np.ndarray, vocabulary: tuple[str, ...], most: int = 10) -> list[str]:
     """Return the words of each topic with the largest probabilities or loadings, as one text."""
-    order = np.argsort(-mean, axis=1, kind="stable")[:, :most]
-    return [" ".join(vocabulary[word] for word in row) for row in order]
+    return [" ".join(vocabulary[word] for word in row) for row in strongest(mean, most)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -167,8 +167,7 @@ def over_draws(
 
     Yields:
         The shares of consecutive documents. The error is by the spread over the samples, as if
-        these were independent; it includes the differences between their topics, and is NaN for a
-        single chain.
+        these were independent; it includes the differences between their topics.
 
     Example:
         >>> import numpy as np, scipy.sparse as sp

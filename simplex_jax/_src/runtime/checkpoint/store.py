@@ -151,7 +151,7 @@ class Store:
     def newest(self) -> Path | None:
         """Return the newest checkpoint, which may be damaged; None if there is none.
 
-        A file in place of the directory, or one that cannot be read, raises a CheckpointError.
+        A file in place of the directory raises a CheckpointError.
         """
         paths = self._checkpoints()
         return paths[-1] if paths else None

@@ -187,7 +187,12 @@ def _profile(
     least = jnp.maximum(after.freedom - 1, jnp.finfo(half.dtype).tiny) / 2
     sd = jnp.sqrt(after.scale / 2) * jnp.exp(-log_rising(least, half))
     mean = DiagonalNormals(prior.mean + after.mean, jnp.where(after.freedom <= 1, jnp.inf, sd))
-    spread = jnp.where(few, jnp.inf, jnp.maximum(variance - sd**2, 0))
+    # The difference of near numbers, where freedom is large: by (Gamma(x + 1/2) / Gamma(x))^2 =
+    # x - 1/4 + 1 / (32 x) + O(x^-2).
+    extra = 1 / (8 * jnp.maximum(after.freedom - 1, 1))
+    near = variance * (0.5 + extra) / (after.freedom - 1.5 + extra)
+    spread = jnp.where(after.freedom > 50, near, jnp.maximum(variance - sd**2, 0))
+    spread = jnp.where(few, jnp.inf, spread)
     return mean, DiagonalNormals(variance / after.strength, spread)
 
 

@@ -258,7 +258,8 @@ def check(family: Family, rows: PyTree) -> None:
 def check_numbers(rows: Any, columns: int, dtype: DTypeLike) -> None:
     """Raise a ValueError unless rows are a table of floats whose squares a dtype can represent."""
     values = check_table(rows, columns, np.floating, "floats")
-    _, most = reach(dtype)
+    _, limit = reach(dtype)
+    most = np.asarray(limit, np.promote_types(values.dtype, np.float32))  # infinite in float16
     if place := first_bad(values, lambda block: np.abs(block) > most):
         row, column = place
         raise ValueError(
@@ -322,17 +323,20 @@ def prepare(family: Family, rows: PyTree) -> PyTree:
 
 def as_arrays(rows: PyTree) -> PyTree:
     """Return rows with arrays of NumPy for nested lists, data frames and the like."""
-    if all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(rows)):
+    if type(rows) is tuple and all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(rows)):
+        rows = list(rows)
+
+    def as_array(leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray | jax.Array):
+            return leaf
+        if not isinstance(leaf, list | int | float) and not hasattr(leaf, "__array__"):
+            return leaf
         try:
-            return np.asarray(rows)
+            return np.asarray(leaf)
         except ValueError:
             raise ValueError("rows must all have the same number of columns") from None
 
-    def as_array(leaf: Any) -> Any:
-        given = isinstance(leaf, np.ndarray | jax.Array) or not hasattr(leaf, "__array__")
-        return leaf if given else np.asarray(leaf)
-
-    return jax.tree.map(as_array, rows)
+    return jax.tree.map(as_array, rows, is_leaf=lambda node: isinstance(node, list))
 
 
 def blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

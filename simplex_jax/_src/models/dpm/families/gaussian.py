@@ -297,7 +297,10 @@ def _draw(prior: _Prior, key: jax.Array, statistics: Moments) -> Normals:
 
 def _simulate(key: jax.Array, atoms: Normals, lengths: Any) -> jax.Array:
     noise = np.asarray(jax.random.normal(key, atoms.mean.shape), np.float64)
-    off = np.linalg.solve(np.asarray(atoms.root, np.float64), noise[..., None])[..., 0]
+    root = np.array(atoms.root, np.float64)
+    diagonal = np.einsum("...ii->...i", root)
+    diagonal[diagonal == 0] = np.finfo(np.float32).tiny  # with few degrees of freedom, see `_draw`
+    off = np.linalg.solve(root, noise[..., None])[..., 0]
     return atoms.mean + jnp.asarray(off, atoms.mean.dtype)
 
 

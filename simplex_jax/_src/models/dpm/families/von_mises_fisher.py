@@ -16,8 +16,8 @@ from simplex_jax._src.geometry import von_mises_fisher as vmf
 from simplex_jax._src.models.dpm.families import family as by_label
 from simplex_jax._src.models.dpm.families.family import Family, check_table, first_bad
 
-# The largest concentration for draws.
-_MOST = 1e8
+# The largest concentration for draws, and those of a prior.
+_MOST, _LARGEST = 1e8, 1e7
 
 
 class Directions(NamedTuple):
@@ -50,9 +50,10 @@ def von_mises_fisher(
     """Return the family x ~ vMF(mu, k) with a prior of both that is conjugate given k.
 
     mu ~ vMF(mean, strength), by default uniform, and k has probabilities `weights` on a grid of
-    `concentrations`, by default equal ones on 128 values from p / 10 to 1000 p, 7.5% apart. Against
-    the best k this loses up to (p - 1) / 3000 nats per row, so a finer or narrower grid pays for
-    large p. On the grid everything is exact: given n rows of sum s,
+    `concentrations`, by default equal ones on 128 values from p / 10 to 1000 p, or to 1e7 if that
+    is less: at most 7.5% apart. Against the best k this loses up to (p - 1) / 3000 nats per row, so
+    a finer or narrower grid pays for large p. On the grid everything is exact: given n rows of sum
+    s,
 
         p(k | rows) ~ weight(k) c(k)^n c(strength) / c(|k s + strength mean|),
 
@@ -87,7 +88,7 @@ def von_mises_fisher(
     """
     p = arguments.at_least("dimension", dimension, 2)
     if concentrations is None:
-        concentrations = p * jnp.geomspace(0.1, 1000, 128)
+        concentrations = jnp.minimum(p * jnp.geomspace(0.1, min(1000, _LARGEST / p), 128), _LARGEST)
     grid, strength = arguments.promote(concentrations=concentrations, strength=strength)
     _, weight = arguments.promote(
         grid=grid, weights=jnp.ones(grid.shape) if weights is None else weights
@@ -97,10 +98,10 @@ def von_mises_fisher(
             "concentrations and weights must have one shape [M]; the shapes are "
             f"{grid.shape} and {weight.shape}"
         )
-    small = arguments.positive(grid) & (grid <= 1e7)
+    small = arguments.positive(grid) & (grid <= _LARGEST)
     arguments.require("concentrations", grid, small, "positive and at most 1e7")
     arguments.require("weights", weight, arguments.positive(weight), "finite and positive")
-    allowed = (strength >= 0) & (strength <= 1e7)
+    allowed = (strength >= 0) & (strength <= _LARGEST)
     arguments.require("strength", strength, allowed, "from 0 to 1e7")
     if mean is None:
         arguments.require("strength", strength, strength == 0, "0 where no mean is given")

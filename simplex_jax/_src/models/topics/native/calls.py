@@ -51,7 +51,7 @@ def _call(name: str, results, *, prefix: str | None = None, aliases=None):
 def lay_out(log_topics: jax.Array, *, width: int = 16, prefix: str | None = None) -> jax.Array:
     """Return the likelihood of topics [K, V] as rows of words, float32 [V, 16 * rows].
 
-    For finite numbers and -inf it equals `local.likelihood_of` up to rounding, padded with zeros.
+    For finite numbers and -inf it equals `engine.likelihood_of` up to rounding, padded with zeros.
     For `width` see `sweep`.
     """
     num_topics, num_words = log_topics.shape
@@ -187,12 +187,3 @@ def totals(words: jax.Array, *, prefix: str | None = None) -> jax.Array:
     """Return the tokens of each topic, float32 [..., K], see `engine.totals`."""
     result = jax.ShapeDtypeStruct(words.shape[:-1], jnp.float32)
     return _call("totals", result, prefix=prefix)(words)
-
-
-def count(
-    labels: jax.Array, documents: Documents, num_topics: int, *, prefix: str | None = None
-) -> jax.Array:
-    """Count the labels of each document, int32 [B, K]."""
-    result = jax.ShapeDtypeStruct((documents.lengths.shape[0], num_topics), jnp.int32)
-    call = _call("count", result, prefix=prefix)
-    return call(labels, documents.starts, documents.lengths)

@@ -432,20 +432,6 @@ __global__ void __launch_bounds__(kWarp* kMostWarps)
   }
 }
 
-// Labels of each topic in documents, [B, K], from zeros: a warp takes a document.
-template <typename Label>
-__global__ void __launch_bounds__(kThreads)
-    count_in(Documents documents, const void* labels, int topics, int32_t* counts) {
-  const int64_t taken = int64_t(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
-  if (taken >= documents.number) return;
-  const int64_t document = documents.at(taken);
-  const int length = documents.length(document);
-  const Label* own = static_cast<const Label*>(labels) + (length ? documents.starts[document] : 0);
-  for (int i = threadIdx.x % kWarp; i < length; i += kWarp) {
-    if (own[i] < topics) atomicAdd(counts + document * topics + own[i], 1);
-  }
-}
-
 // Rows of words from topics, see layout.inl: a block takes 32 words.
 constexpr int kTile = 32, kTileRows = 8;
 
@@ -646,17 +632,6 @@ ffi::Error tables(cudaStream_t stream, ffi::Buffer<ffi::U32> key,
             result->typed_data());
 }
 
-ffi::Error count(cudaStream_t stream, ffi::AnyBuffer labels, ffi::Buffer<ffi::S32> starts,
-                 ffi::Buffer<ffi::S32> lengths, ffi::ResultBuffer<ffi::S32> counts) {
-  const Documents documents = labelled(labels, starts, lengths, nullptr);
-  clear(stream, counts->untyped_data(), counts->size_bytes());
-  if (documents.number == 0) return ffi::Error::Success();
-  const auto kernel = labels.element_type() == ffi::U8 ? count_in<uint8_t> : count_in<uint16_t>;
-  return success_or(launch(stream, kernel, blocks_for(documents.number, kThreads / kWarp), kThreads,
-                           0, documents, labels.untyped_data(),
-                           static_cast<int>(counts->dimensions()[1]), counts->typed_data()));
-}
-
 }  // namespace
 }  // namespace simplex::cuda
 
@@ -715,13 +690,4 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexTables, simplex::cuda::tables,
                                   .Arg<ffi::Buffer<ffi::U32>>()
                                   .Ret<ffi::Buffer<ffi::S32>>()
                                   .Attr<int64_t>("width"),
-                              {ffi::Traits::kCmdBufferCompatible});
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexCount, simplex::cuda::count,
-                              ffi::Ffi::Bind()
-                                  .Ctx<ffi::PlatformStream<cudaStream_t>>()
-                                  .Arg<ffi::AnyBuffer>()
-                                  .Arg<ffi::Buffer<ffi::S32>>()
-                                  .Arg<ffi::Buffer<ffi::S32>>()
-                                  .Ret<ffi::Buffer<ffi::S32>>(),
                               {ffi::Traits::kCmdBufferCompatible});

@@ -403,32 +403,6 @@ ffi::Error word_tables(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key,
   return ffi::Error::Success();
 }
 
-// Counts of the labels of each document, [B, K].
-template <typename Label>
-void count_in(const Label* labels, int64_t length, int64_t topics, int32_t* counts) {
-  for (int64_t i = 0; i < length; ++i) {
-    if (labels[i] < topics) ++counts[labels[i]];
-  }
-}
-
-ffi::Error count(ffi::AnyBuffer labels, ffi::Buffer<ffi::S32> starts,
-                 ffi::Buffer<ffi::S32> lengths, ffi::ResultBuffer<ffi::S32> counts) {
-  const int64_t topics = counts->dimensions()[1], size = labels.element_count();
-  std::memset(counts->untyped_data(), 0, counts->size_bytes());
-  for (size_t d = 0; d < lengths.element_count(); ++d) {
-    const int64_t start = starts.typed_data()[d], length = lengths.typed_data()[d];
-    if (length <= 0) continue;
-    if (start < 0 || start + length > size) return wrong("a document lies outside of the tokens");
-    int32_t* row = counts->typed_data() + d * topics;
-    if (labels.element_type() == ffi::U8) {
-      count_in(static_cast<uint8_t*>(labels.untyped_data()) + start, length, topics, row);
-    } else {
-      count_in(static_cast<uint16_t*>(labels.untyped_data()) + start, length, topics, row);
-    }
-  }
-  return ffi::Error::Success();
-}
-
 }  // namespace
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexSweep, sweep,
@@ -511,12 +485,5 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexWordTables, word_tables,
                                   .Ret<ffi::Buffer<ffi::S32>>()
                                   .Ret<ffi::Buffer<ffi::S32>>()
                                   .Attr<int64_t>("width"));
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(SimplexCount, count,
-                              ffi::Ffi::Bind()
-                                  .Arg<ffi::AnyBuffer>()
-                                  .Arg<ffi::Buffer<ffi::S32>>()
-                                  .Arg<ffi::Buffer<ffi::S32>>()
-                                  .Ret<ffi::Buffer<ffi::S32>>());
 
 }  // namespace simplex

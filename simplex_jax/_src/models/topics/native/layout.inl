@@ -1,4 +1,4 @@
-// Rows of words from topics: what `local.likelihood_of` computes, as `Task::weights` has it.
+// Rows of words from topics: what `engine.likelihood_of` computes, as `Task::weights` has it.
 
 void lay_out(const Layout& task) {
   constexpr int64_t kWords = 64;  // some cache lines of each topic, so that few pages are in use

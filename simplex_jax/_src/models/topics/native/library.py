@@ -15,13 +15,12 @@ LIBRARY = Library(
         ("sweep", "SimplexSweep"),
         ("sweep_bursts", "SimplexSweepBursts"),
         ("lay_out", "SimplexLayOut"),
-        ("count", "SimplexCount"),
         ("tables", "SimplexTables"),
         ("word_tables", "SimplexWordTables"),
         ("totals", "SimplexTotals"),
     ),
     "simplex_jax_lda",
-    cuda=("sweep", "lay_out", "count", "tables", "totals"),
+    cuda=("sweep", "lay_out", "tables", "totals"),
 )
 
 
