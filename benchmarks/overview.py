@@ -32,7 +32,7 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 def perplexity(axes: Iterable[plt.Axes]) -> None:
     """Draw held-out perplexity against training seconds, a panel for each corpus."""
-    measured = rows("lda_peers") + rows("lda_peers_longer")
+    measured = rows("lda_peers")
     for ax, (corpus, title) in zip(axes, CORPORA.items(), strict=True):
         for number, (tool, name) in enumerate(NAMES.items()):
             points = [row for row in measured if (row["corpus"], row["tool"]) == (corpus, tool)]

@@ -124,12 +124,11 @@ def compile_times_fits(result: dict[str, Any]) -> Rows:
 def lda_peers(result: dict[str, Any]) -> Rows:
     """Perplexities and seconds by tool and corpus, medians over the seeds; the lowest is bold.
 
-    They are of averaged topics, with a star of single ones if a tool gives no other.
+    They are of averaged topics, with a star if those of a run are single ones.
     """
 
     def score(runs: Rows) -> float:
-        averages = [row["averaged"] for row in runs]
-        return statistics.median(averages if all(averages) else [row["single"] for row in runs])
+        return statistics.median(row["averaged"] or row["single"] for row in runs)
 
     lowest = {
         corpus: min(map(score, _groups(rows, "tool").values()))

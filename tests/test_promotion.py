@@ -96,6 +96,7 @@ def moved(maps, name, x):
     return getattr(maps, name)(*((x,) if name == "inside" else (x, y)))
 
 
+@pytest.mark.slow
 @either_flag
 def test_arguments_of_different_ranks(flag):
     with FLAGS[flag]():

@@ -250,7 +250,10 @@ def flag_of(name: str, declared: Option) -> str:
 
 
 class _WithOptions(Protocol[P, T_co]):
-    """Decorator returned by `with_options`, of functions of up to three data arguments."""
+    """Decorator returned by `with_options`, of functions of up to three data arguments.
+
+    Data may be named; for type checkers, which cannot say so, they are positional.
+    """
 
     @overload
     def __call__(self, function: Callable[[D, T_co], R]) -> Callable[Concatenate[D, P], R]: ...

@@ -363,6 +363,7 @@ def measured(path, *more):
     return path
 
 
+@pytest.mark.slow
 def test_columns_of_real_numbers_are_numbers(tmp_path):
     table = measured(tmp_path / "x.csv", ("colour", lambda rng, n: rng.choice(["r", "g"], n)))
     out = tmp_path / "run"
@@ -421,6 +422,7 @@ def test_whole_numbers_are_what_is_told(tmp_path):
         assert dpm.load(out).variables.kinds == kinds
 
 
+@pytest.mark.slow
 def test_measurements_taken_for_categories_are_warned_of(tmp_path):
     out = tmp_path / "run"
     table = measured(tmp_path / "x.csv")

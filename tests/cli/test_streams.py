@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support.marks import slow_but
 
 from simplex_jax._src import models
 from simplex_jax._src.cli import main
@@ -39,7 +38,8 @@ def test_results_are_apart_from_progress(texts):
     assert invoke("lda", "texts.txt", *OPTIONS, "--out", "quiet", "--quiet").output == ""
 
 
-@pytest.mark.parametrize("closed", slow_but(["stdout", "stderr", "both"], "both"))
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
 def test_a_run_outlasts_its_readers(texts, closed):
     """As in `simplex-jax lda ... 2>&1 | head -2`."""
     reading, writing = os.pipe()

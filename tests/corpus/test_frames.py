@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.marks import slow_but
 
 from simplex_jax._src.corpus import CorpusError, frames, from_counts
 from simplex_jax._src.corpus.text import count_texts
@@ -88,7 +89,7 @@ def test_columns_have_names(table):
         frames.columns_of({1: [0], "1": [1]})
 
 
-@pytest.mark.parametrize("table", [Polars, Arrow])
+@pytest.mark.parametrize("table", slow_but([Polars, Arrow], Arrow))
 def test_a_mixed_table(table):
     rng = np.random.default_rng(0)
     values = {"age": rng.normal(size=12), "sex": np.array(["f", "m"] * 6, object)}
@@ -189,7 +190,7 @@ def test_genes_in_another_order():
         fitted.transform(Cells(LOGS, counts=CELLS))
 
 
-@pytest.mark.parametrize("model", [lda, hdp, dpm, sam])
+@pytest.mark.parametrize("model", slow_but([lda, hdp, dpm, sam], lda, hdp))
 def test_models_of_anndata(model):
     cells = Cells(np.random.default_rng(0).poisson(0.7, (4, 6)))
     options = {} if model in (hdp, dpm) else {"num_topics": 2}

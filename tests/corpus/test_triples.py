@@ -140,6 +140,7 @@ def test_the_command_and_transform_say_what_they_read(tmp_path):
     assert "2 documents, 4 tokens: 1 (25.0%)" in " ".join(told.output.split())
 
 
+@pytest.mark.slow
 def test_dpm_clusters_the_documents(tmp_path):
     rows = [(f"d{i}", word, 2) for i in range(8) for word in ("bread", "flour", "boat")]
     path = written(tmp_path / "x.csv", "document,term,n", rows)
@@ -166,6 +167,7 @@ def test_data_frames():
     assert fitted.topics.shape[-1] == 2
 
 
+@pytest.mark.slow
 def test_categories_with_such_columns_stay_categories(tmp_path):
     table = read_frame(written(tmp_path / "x.csv", "document,term,count", SONNETS * 3), Reading())
     assert len(dpm.fit(table.columns, passes=2, chains=1).clusters.labels) == 12

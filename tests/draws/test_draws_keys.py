@@ -198,6 +198,7 @@ def test_choices_are_those_of_xla(width):
     assert not choices_differ(width=width)
 
 
+@pytest.mark.slow
 def test_choices_of_any_dtype_have_a_derivative_of_0():
     assert not choices_differ(choose_by_native_code)
     with jax.enable_x64(True):

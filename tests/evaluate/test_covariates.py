@@ -67,6 +67,7 @@ def test_a_column_is_what_all_its_values_are(values, kind, expected):
         (["2020-01-02", "2021-01-01", "soon"], r"dates, .* 'soon' "),
         ([20200314, 19991231], r"numbers: if 20200314 .* 2020-03-14"),
         (["20200314", "19991231"], "numbers: if 20200314 is a date"),
+        (np.array([np.inf, 20200314, 19991231]), "numbers: if 20200314 is a date"),
     ],
 )
 def test_columns_that_may_be_meant_as_numbers_or_dates_are_warned_of(values, says):

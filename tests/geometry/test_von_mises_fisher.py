@@ -149,6 +149,7 @@ def test_fit_inverts_the_mean_length(dimension: int) -> None:
     np.testing.assert_allclose(back, k, rtol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [2, 3, 19, 100_000])
 def test_fit_of_directions_that_differ_by_rounding(dimension: int) -> None:
     """It was NaN where squares of the concentration overflow."""

@@ -73,7 +73,10 @@ def check(fit, data, options, wide):
 
 @pytest.mark.parametrize(
     "options",
-    [{"alpha": "learn-asymmetric", "engine": "xla"}, {"beta": "learn"}],
+    [
+        pytest.param({"alpha": "learn-asymmetric", "engine": "xla"}, marks=pytest.mark.slow),
+        {"beta": "learn"},
+    ],
     ids=["alpha", "beta"],
 )
 def test_learned_concentrations_in_double_precision(options):

@@ -170,6 +170,7 @@ def test_a_fit_without_held_out_documents_settles_by_its_likelihood():
     assert fitted.metrics[-1]["ess_within_log_likelihood"] >= goal.ENOUGH
 
 
+@pytest.mark.slow
 def test_a_fit_with_a_target_ends_when_it_has_it_and_goes_on_after_a_cut(tmp_path):
     whole = lda.fit(COUNTS, 2, alpha=0.5, target_ess=3000, holdout=8)
     looks = [record for record in whole.metrics if "ess_prevalence" in record]

@@ -53,6 +53,7 @@ def said(folder, other="", **variables):
     return done.stdout.strip().splitlines()
 
 
+@pytest.mark.slow
 def test_a_checkout_without_native_code_is_named_once(tmp_path):
     package = Path(simplex_jax.__file__).parent
     libraries = shutil.ignore_patterns("_library*", "_cuda*", "__pycache__")
@@ -99,6 +100,7 @@ def test_native_code_of_topics_alone_is_missed(broken, tmp_path, monkeypatch):
         assert engine.resolve() == "xla"
 
 
+@pytest.mark.slow
 def test_native_code_of_another_machine_is_missed(tmp_path, monkeypatch):
     (tmp_path / "_library.so").touch()
     monkeypatch.setattr(pipeline, "LIBRARY", dataclasses.replace(DRAWS, folder=tmp_path))

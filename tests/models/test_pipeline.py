@@ -102,6 +102,12 @@ def test_a_fit_is_loaded_as_it_was_saved(fitted, tmp_path):
         assert (place / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
+def test_chains_that_stand_still_disagree_after_loading_too(fitted, tmp_path):
+    apart = {"alpha": {"rhat": np.inf, "ess": np.nan}}
+    place = dataclasses.replace(fitted, diagnostics=apart).save(tmp_path / "run")
+    np.testing.assert_equal(lda.load(place).diagnostics, apart)
+
+
 @pytest.mark.parametrize(("every", "count"), [(1, 15), (4, 5)])
 def test_a_fit_keeps_as_many_samples_as_asked_for(every, count):
     fitted = lda.fit(CORPUS, 2, steps=30, sample_every=every, keep_samples=count, seed=1)
@@ -228,6 +234,7 @@ def test_warnings_are_those_of_the_model_and_of_the_run(fitted):
     assert any("3 posterior samples only" in sentence for sentence in lda.MODEL.warn(few))
 
 
+@pytest.mark.slow
 def test_scores_are_what_evaluate_measures():
     halves = split_tokens(CORPUS.counts, 7)
     for fitted in (

@@ -46,10 +46,12 @@ def fitted(unigrams):
 
 
 def test_its_options_are_settled(unigrams):
-    settled = unigrams.resolve(COUNTS, 2, passes=7)
+    model = unigrams.MODEL
+    data = model.as_data(COUNTS)
+    settled = model.resolve_options(data, None, model.options(2, passes=7))
     assert (settled.batch_size, settled.steps, settled.passes) == (24, 7, None)
-    assert unigrams.resolve(COUNTS, **vars(settled)) == settled
-    assert "\n    alpha: Concentration of" in unigrams.resolve.__doc__
+    assert model.resolve_options(data, None, settled) == settled
+    assert "\n    alpha: Concentration of" in unigrams.fit.__doc__
 
 
 def test_a_fit_finds_the_kinds(fitted):

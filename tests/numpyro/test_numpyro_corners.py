@@ -170,6 +170,7 @@ def run(kernel, key, *data, num_samples=150, **options):
     return mcmc
 
 
+@pytest.mark.slow
 def test_sites_that_do_not_move_are_named(getkey):
     start = {"w": jnp.array([0.3, 0.5, 0.2])}
     mcmc = run(SCIR(stuck), getkey(), 0.3, init_params=start)
@@ -223,6 +224,7 @@ def test_jumps_that_rounding_hides_are_told(getkey, bound):
     assert "jax_enable_x64" in str(said[0].message)
 
 
+@pytest.mark.slow
 def test_kernels_have_a_readable_repr():
     def model():
         pass

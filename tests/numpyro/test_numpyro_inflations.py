@@ -250,6 +250,7 @@ def test_unit_vectors(repeats) -> None:
     assert shown.startswith("p inflation 1.00: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "told", "longest"),
     [

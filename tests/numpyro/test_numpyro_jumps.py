@@ -104,11 +104,6 @@ CASES = {
 }
 
 
-def quick(names, *chosen):
-    """Names as parameters, of which all but those chosen are slow."""
-    return [n if n in chosen else pytest.param(n, marks=pytest.mark.slow) for n in names]
-
-
 def checks(name: str, key: jax.Array) -> dict[object, float]:
     """P-values of independent draws, at their nominal rates."""
     case = CASES[name]
@@ -123,7 +118,8 @@ def checks(name: str, key: jax.Array) -> dict[object, float]:
     return {"exact": exact, **result}
 
 
-@pytest.mark.parametrize("name", quick(CASES, "threshold"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_jumps_are_sampled(name, getkey) -> None:
     result = checks(name, getkey())
     assert result.pop("exact") == 0
@@ -210,7 +206,7 @@ def steps(model: Callable, num_steps: int, *data) -> tuple[jax.Array, SCIR, obje
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", quick(MANY, "categories"))
+@pytest.mark.parametrize("name", MANY)
 def test_rounding_rejects_no_move_of_many_rows(name) -> None:
     """The bound holds, and is small enough to say something."""
     model, data_of, bound = MANY[name]

@@ -118,6 +118,7 @@ def one_part():
         numpyro.sample("x", dist.Normal(m, 1.0), obs=jnp.zeros(2))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_a_simplex_of_one_point_is_not_said_to_stand_still():
     kernel = SGMCMC(one_part, partial(sgnht.build, step_size=1e-2))

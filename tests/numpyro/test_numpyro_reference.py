@@ -218,6 +218,12 @@ def network(y):
 LINKS = jnp.kron(jnp.eye(2), jnp.ones((3, 3)))
 
 
+def test_a_pilot_of_two_kernels_needs_a_newer_numpyro(monkeypatch):
+    monkeypatch.delattr(numpyro.infer, "Gibbs", raising=False)
+    with pytest.raises(RuntimeError, match=r"numpyro 0\.22"):
+        learn_reference(jax.random.key(0), network, model_args=(LINKS,))
+
+
 @pytest.mark.slow
 def test_learned_references_with_nuts_and_gibbs():
     """Means agree with those of plain NUTS, to seven standard errors of six chains."""
@@ -349,6 +355,7 @@ def wandering(x, inside=None):
     scan(step, 1.0, x)
 
 
+@pytest.mark.slow
 def test_sites_within_scan_are_left_out():
     """In the body of the scan they can be reparametrised."""
 

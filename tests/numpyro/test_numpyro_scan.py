@@ -129,6 +129,7 @@ def test_a_prior_of_fixed_parameters_is_seen(name, getkey, monkeypatch):
     assert family(p_values(CASES[name], getkey()))
 
 
+@pytest.mark.slow
 def test_sites_that_enter_their_own_prior(getkey):
     for model, expected in (
         (cases.rates, {"r"}),

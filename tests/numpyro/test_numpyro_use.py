@@ -14,7 +14,6 @@ import pytest
 from numpyro.infer import MCMC, Predictive
 from scipy import stats
 from support import numpyro_cases as cases
-from support.marks import slow_but
 from support.statistics_checks import family
 
 from simplex_jax._src import gradient_noise, samplers
@@ -44,9 +43,8 @@ def poisson(x):
         numpyro.sample("x", dist.Poisson(rate), obs=x)
 
 
-@pytest.mark.parametrize(
-    ("model", "steps"), slow_but([(cases.categorical, 0), (poisson, 1)], (poisson, 1))
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "steps"), [(cases.categorical, 0), (poisson, 1)])
 def test_without_jit(model, steps) -> None:
     """The likelihood is looked at off the simplex as well, where numpyro's laws see the numbers."""
     kernel = SCIR(model)

@@ -32,7 +32,7 @@ def test_a_log_of_a_second_run_replaces_that_of_the_first(tmp_path):
 
 
 def test_a_second_run_may_have_the_steps_of_the_first(tmp_path):
-    """Both have one chunk: its step is no longer below the last one of the first run."""
+    """Each has one chunk, so the second run begins with the step that ended the first."""
     log, heat = hooks.MetricsLog(tmp_path / "metrics.jsonl"), hooks.Equilibrium()
     stop = hooks.EarlyStop("loss", patience=1)
     shown = io.StringIO()

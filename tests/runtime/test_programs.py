@@ -174,6 +174,7 @@ def test_a_second_command_compiles_nothing_and_has_the_same_bits(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts memory maps of Linux")
 def test_a_fit_drops_the_programs_of_earlier_ones_if_they_are_too_many(monkeypatch):
     """With 65,530 memory maps, as after some 30 mixtures of other shapes, LLVM ends the process."""

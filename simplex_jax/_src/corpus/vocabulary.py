@@ -401,7 +401,7 @@ def information(sums: Sums, words: np.ndarray) -> np.ndarray:
 def _mean_n_log_n(rate: np.ndarray) -> np.ndarray:
     """Return E[n log n] for Poisson n: rate E[log(n + 1)], from a table or an expansion."""
     large = np.maximum(rate, _FEW)
-    expansion = np.log(large) + 1 / (2 * large) - 1 / (12 * large**2)
+    expansion = np.log(large) + 1 / (2 * large) + 1 / (12 * large**2)
     table = np.interp(rate, _RATES, _MEAN_LOGS)
     return rate * np.where(rate < _FEW, table, expansion)
 

@@ -18,12 +18,13 @@ ratios and their inverse*, ACM TOMS 12 (1986).
 """
 
 import math
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln, log_ndtr
+
+from simplex_jax._src.draws.uniform import polynomial
 
 # Temme's functions of z / sqrt(s) in [-3, 3], as polynomials in a third of it, highest degree
 # first; from Chebyshev interpolation, to 3e-7, 2e-5 and 1e-4.
@@ -168,7 +169,7 @@ def interpolated(z: jax.Array, cells: jax.Array, column: jax.Array) -> tuple[jax
 def _temme(z: jax.Array, s: jax.Array) -> jax.Array:
     leading = z / jnp.sqrt(s)
     place = jnp.clip(leading / _REACH, -1, 1)
-    first, second, third = (_polynomial(c, place) for c in (_FIRST, _SECOND, _THIRD))
+    first, second, third = (polynomial(c, place) for c in (_FIRST, _SECOND, _THIRD))
     eta = leading + (first + (second + third / s) / s) / s
     # E(r) = eta^2 / 2, whose solution is close to exp(r) = (1 + eta / 3)^3.
     half = eta * eta / 2
@@ -247,11 +248,4 @@ def _log_tail(r: jax.Array, s: jax.Array, lower: jax.Array) -> tuple[jax.Array, 
 def _log_gamma_of_next(s: jax.Array) -> jax.Array:
     """Return log Gamma(1 + s), to relative rounding error for small s."""
     small = jnp.minimum(s, 1)
-    return jnp.where(s < 1, small * _polynomial(_LOG_GAMMA, 2 * small - 1), gammaln(1 + s))
-
-
-def _polynomial(coefficients: Sequence[float], x: jax.Array) -> jax.Array:
-    value = jnp.full_like(x, coefficients[0])
-    for coefficient in coefficients[1:]:
-        value = value * x + coefficient
-    return value
+    return jnp.where(s < 1, small * polynomial(_LOG_GAMMA, 2 * small - 1), gammaln(1 + s))

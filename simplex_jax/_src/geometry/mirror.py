@@ -65,6 +65,8 @@ def of_methods(shape: Any) -> MirrorMap:
 def start(mirror: MirrorMap, position: Position) -> tuple[Position, PyTree]:
     """Return a position as points inside the set, leaves [..., n], and their dual variables.
 
+    Traced points outside are NaN.
+
     Raises:
         ValueError: A leaf is a scalar, or h is not finite and strictly convex there.
     """

@@ -86,7 +86,7 @@ def write(model: Model[O, F], fitted: F, place: Path) -> None:
         "num_samples": fitted.num_samples,
         "interrupted": fitted.interrupted is not None,
         "done": fitted.done,
-        "diagnostics": fitted.diagnostics,
+        "diagnostics": {n: _with_inf(entry) for n, entry in fitted.diagnostics.items()},
         "warnings": fitted.warnings,
         "verdict": fitted.verdict,
         "ended": fitted.ended,
@@ -130,7 +130,10 @@ def load(model: Model[O, F], place: Path) -> F:
         restored = model.files.restore(run._replace(arrays=arrays))
         common: dict[str, Any] = {
             "num_samples": int(summary["num_samples"]),
-            "diagnostics": {n: _with_nan(entry) for n, entry in summary["diagnostics"].items()},
+            "diagnostics": {
+                name: {key: float(value) for key, value in _with_nan(entry).items()}
+                for name, entry in summary["diagnostics"].items()
+            },
             "warnings": [str(sentence) for sentence in summary["warnings"]],
             "verdict": [str(sentence) for sentence in summary["verdict"]],
             "ended": str(summary["ended"]),
@@ -152,6 +155,11 @@ def load(model: Model[O, F], place: Path) -> F:
         corpus=config["corpus"],
         versions=config["versions"],
     )
+
+
+def _with_inf(entry: Mapping[str, float]) -> dict[str, float | str]:
+    """Return numbers with a text for infinity: R-hat of chains that each stand still."""
+    return {name: "inf" if value == math.inf else value for name, value in entry.items()}
 
 
 def _with_nan(record: Mapping[str, Any]) -> dict[str, Any]:

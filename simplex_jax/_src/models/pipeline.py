@@ -61,8 +61,8 @@ class Session:
     heldout: Any = option(
         "Other data to predict, in place of holdout: for models of counts of words, a pair of "
         "arrays [D, V], the counts of the observed and of the target tokens of each document; for "
-        "vectors such data, and for rows those that their family expects (of a table of columns of "
-        "several kinds give holdout).",
+        "vectors such data, and for rows those that their family expects (for a table with columns "
+        "of several kinds, give holdout instead).",
         default=None,
         parameter=None,
     )

@@ -67,7 +67,7 @@ def predictions(fitted: Any, name: str, *, logarithmic: bool = False) -> str:
             return f"The run is too short to tell whether its predictions have settled: {length}."
         why = "Nothing was held out (holdout, --holdout)"
         if any(name in record for record in fitted.metrics):
-            why = "No measured perplexity is finite"
+            why = "No measured prediction is finite"
         return f"{why}, so nothing shows whether the predictions have settled."
     values = [record[name] for record in fitted.metrics if finite(record.get(name))]
     if logarithmic:

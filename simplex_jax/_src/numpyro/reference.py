@@ -290,6 +290,7 @@ def learn_reference(
         ValueError: The model has minibatches, no positive or simplex site outside ``scan`` and
             ``cond``, such a site with a ``sample_shape`` outside plates, or sites that the pilot
             cannot move.
+        RuntimeError: It has sites of both kinds, and numpyro is older than 0.22.
 
     A ``UserWarning`` names sites with numbers that did not move in the pilot.
 

@@ -187,7 +187,7 @@ class Progress(Hook):
         self._interval = interval
         self._max_seconds = max_seconds
         self._bar: Any = None
-        self.begin()
+        Progress.begin(self)
 
     @property
     def _file(self) -> TextIO:
@@ -309,8 +309,8 @@ class EarlyStop(Hook):
     """End the run when a metric from `Event.metrics` or the Info has stopped falling.
 
     It ends after `patience` values in a row without an improvement, which is a value below the best
-    so far by more than `least`. Chunks without the metric are skipped. A run that starts again at
-    an earlier step is judged on its own.
+    so far by more than `least`. Chunks without the metric are skipped. A run whose first
+    step is not after the last one of the run before is judged on its own.
     """
 
     def __init__(self, metric: str, *, patience: int, least: float = 0.0) -> None:
@@ -344,7 +344,7 @@ class EarlyStop(Hook):
 
     def load(self, saved: dict[str, float]) -> None:
         """Restore both."""
-        self._best, self._stale = saved["best"], int(saved["stale"])
+        self._best, self._stale, self._last = saved["best"], int(saved["stale"]), 0
 
 
 class EquilibriumWarning(UserWarning):
@@ -401,4 +401,4 @@ class Equilibrium(Hook):
 
     def load(self, saved: dict[str, list[dict[str, float]]]) -> None:
         """Restore the records."""
-        self._records = saved
+        self._records, self._last = saved, 0

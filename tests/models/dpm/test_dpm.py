@@ -198,6 +198,11 @@ def test_as_many_partitions_are_kept_as_asked_for():
     assert kept[0] >= 75
 
 
+def test_few_kept_partitions_are_said_to_be_few(whole):
+    few = dataclasses.replace(whole, num_samples=2)
+    assert any("keep_samples" in sentence for sentence in fitting.warn(few))
+
+
 @pytest.mark.slow
 def test_chains():
     fitted = fit(chains=2, steps=40, keep_samples=3)

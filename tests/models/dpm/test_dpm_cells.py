@@ -94,6 +94,7 @@ def test_likelihoods_are_those_of_scipy(seed):
     )
 
 
+@pytest.mark.slow
 def test_one_column_is_the_gaussian_of_one_column(seed):
     rng = np.random.default_rng(seed)
     x = jnp.asarray(rng.normal(2, 3, (9, 1)), jnp.float32).at[4].set(jnp.nan)
@@ -323,6 +324,7 @@ def test_counts_may_have_any_type(dtype):
     assert result.total.tolist() == [[255, 258]]
 
 
+@pytest.mark.slow
 def test_words_and_columns_in_one_table(seed):
     """Sparse rows are one group of a product."""
     rng = np.random.default_rng(seed)

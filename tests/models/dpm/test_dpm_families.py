@@ -541,6 +541,7 @@ def test_few_rows_given_a_million_normal_ones(seed) -> None:
     np.testing.assert_allclose(result, np.array(exact) - parts(many, *before), atol=5e-3)
 
 
+@pytest.mark.slow
 def test_few_rows_given_a_million_directions(seed) -> None:
     """Of 1 and 10 concentrated rows, as precisely as their lengths allow."""
     rng = np.random.default_rng(seed)

@@ -165,6 +165,7 @@ def test_shrinkage_of_independent_columns_and_of_one_direction():
     assert shrunk[0, 0] == pytest.approx(100, rel=0.5)
 
 
+@pytest.mark.slow
 def test_halves_of_a_cluster_are_merged_and_overlapping_clusters_are_not():
     key = jax.random.key(0)
     rows, z = clusters(3, 32, 3, "spherical")

@@ -41,6 +41,7 @@ def case():
     return family, x, family_rows.prepare(family, x), atoms, (mean, scale)
 
 
+@pytest.mark.slow
 def test_likelihoods_are_margins_of_normals():
     family, x, rows, atoms, _ = case()
     found = family.log_likelihood(rows, atoms)
@@ -73,6 +74,7 @@ def test_predictives_are_margins_of_student_t():
     assert found[-1] == 0
 
 
+@pytest.mark.slow
 def test_patterns_do_not_depend_on_each_other():
     """Rows in blocks of one, in any order, and among rows out of range."""
     family, _, rows, atoms, _ = case()

@@ -146,6 +146,7 @@ def test_rows_and_labels_have_the_predictive_density(name):
     assert not rejected(name)
 
 
+@pytest.mark.slow
 def test_rows_of_one_sample_have_its_density():
     assert not rejected("categorical", draw=1)
     assert rejected("multinomial", family=FAMILIES["multinomial"], draw=1) == {}

@@ -88,6 +88,7 @@ def test_likelihoods_are_those_of_each_row(size, seed):
     np.testing.assert_allclose(found, FAMILY.log_likelihood(some, atoms), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.01, 1.0])
 def test_only_rows_that_moved_change_the_sums(share, seed):
     rng = np.random.default_rng(seed)

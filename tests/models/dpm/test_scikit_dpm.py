@@ -314,6 +314,7 @@ def test_rows_without_observations_do_not_change_the_prior():
     chex.assert_trees_all_equal(families.hyperparameters("gaussian", more, {}), expected)
 
 
+@pytest.mark.slow
 def test_weights_leave_the_kinds_of_columns():
     pd = pytest.importorskip("pandas")
     table = pd.DataFrame({"size": [1.5, 2.5, 7.5, 8.5], "kind": pd.Categorical([0, 0, 1, 1])})
@@ -322,6 +323,7 @@ def test_weights_leave_the_kinds_of_columns():
     assert kinds == model.fit(table).columns_.kinds
 
 
+@pytest.mark.slow
 def test_a_family_of_ones_own(tmp_path):
     model = DirichletProcessMixture(dp_families.categorical([2, 2, 2]), **SHORT)
     codes = np.nan_to_num(CODES).astype(np.int64)

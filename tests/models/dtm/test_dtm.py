@@ -1,5 +1,6 @@
 """Fits of topics in slices: slices of times and groups, files, other documents, the commands."""
 
+import dataclasses
 import json
 import re
 import warnings
@@ -21,6 +22,7 @@ from simplex_jax._src.models.dtm.options import Options, resolve_options
 from simplex_jax._src.models.topics import report as topics
 from simplex_jax._src.models.topics.concentrations import LEAST
 from simplex_jax._src.models.topics.native import library
+from simplex_jax._src.runtime import devices
 from simplex_jax.sklearn import DynamicTopicModel
 
 # One topic whose words change from a, b to c, d between the years, and one of e, f, g throughout.
@@ -183,6 +185,7 @@ def test_a_fit_finds_the_change(fitted):
     assert fitted.steadiness[moving] < fitted.steadiness[1 - moving]
 
 
+@pytest.mark.slow
 def test_topics_that_hardly_a_token_uses_are_not_stable():
     # The prior makes them alike, with an affinity beyond that of the same topic.
     counts = np.kron(np.eye(2, dtype=int), np.full((12, 20), 2))
@@ -198,6 +201,7 @@ def test_topics_that_hardly_a_token_uses_are_not_stable():
     assert not fitted.stable[empty].any()
 
 
+@pytest.mark.slow
 def test_intervals_are_those_of_topics_that_all_chains_have(fitted):
     ends, kinds = fitted.prevalence_by_slice_interval, fitted.kinds
     assert (np.isnan(ends).any(axis=0) == (kinds == topics.NONE)).all()
@@ -356,6 +360,7 @@ def test_a_word_that_is_impossible_in_its_slice_is_predicted_by_its_repeats():
     np.testing.assert_allclose(seen, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_bursts_are_learned_and_can_be_left_out():
     rng = np.random.default_rng(0)
     own = rng.dirichlet(np.full(12, 6.0 / 12), 60)  # bursts of concentration 6
@@ -384,6 +389,33 @@ def test_a_document_beyond_what_can_be_counted_is_refused():
     counts = np.array([[2**24, 1], [1, 1]])
     with pytest.raises(ValueError, match=r"document 0 has 16777217 tokens.*split it"):
         dtm.fit(counts, 2, times=[1, 2], passes=4, holdout=0)
+
+
+def test_a_run_is_used_where_its_engine_is_missing(fitted, monkeypatch):
+    assert fitted.settings.engine == "native"
+    monkeypatch.setattr(library, "works", lambda: False)
+    shares = fitted.transform(CORPUS)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(fitted.transform(CORPUS, times=YEARS).sum(axis=1), 1, rtol=1e-5)
+
+
+def test_slices_that_need_more_memory_than_there_is_are_refused(monkeypatch):
+    monkeypatch.setattr(devices, "memory", lambda: 10_000)
+    with pytest.raises(ValueError, match="fewer slices"):
+        dtm.fit(np.ones((100, 2), int), 2, groups=[*range(50)] + [0] * 50, passes=4)
+
+
+def test_without_static_passes_the_perplexity_is_judged(fitted):
+    records = [{"step": 10 * i, "perplexity": p} for i, p in enumerate([5.0, 9.0, 9.0, 9.0], 1)]
+    for static, said in ((0, True), (5, False)):
+        settings = dataclasses.replace(fitted.settings, static_passes=static)
+        short = dataclasses.replace(fitted, metrics=records, settings=settings)
+        assert any("did not fall" in sentence for sentence in report.warn(short)) == said
+
+
+def test_groups_may_look_like_dates(recwarn):
+    assert placed(groups=[20200101, 20200102]).slices.names == ("20200101", "20200102")
+    assert not recwarn.list
 
 
 def test_files_hold_the_fit(fitted, tmp_path):
@@ -416,6 +448,7 @@ def test_a_plot_shows_words_by_slice(fitted):
             fitted.plot(**wrong)
 
 
+@pytest.mark.slow
 def test_a_pace_is_reported_only_where_a_slice_continues_another(fitted):
     assert any("pace" in name for name in report.context(fitted, 3)["concentrations"])
     one = dtm.fit(CORPUS, times=[1914] * len(YEARS), passes=25, slices="year", **OPTIONS)
@@ -429,6 +462,7 @@ def test_a_categorical_of_years_has_times():
         assert placed(times).slices.names == ("1914", "1931")
 
 
+@pytest.mark.slow
 def test_one_slice_is_said_to_be_one():
     fit = dtm.fit(CORPUS, passes=25, **OPTIONS)
     assert fit.slices.names == ("all",)
@@ -464,6 +498,7 @@ def test_one_topic_has_a_share_of_one():
     assert np.isfinite(fit.topics_by_slice).all()
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_to_the_same_fit(tmp_path):
     options = OPTIONS | {"times": YEARS, "keep_samples": 2}
     whole = dtm.fit(CORPUS, passes=60, **options)

@@ -186,6 +186,7 @@ def partial():
     return dataclasses.replace(fitted, topics=fitted.topics[:1], predictive=predictive), fitted
 
 
+@pytest.mark.slow
 def test_documents_have_shares_of_topics_that_are_not_reported(partial):
     (some, whole), documents = partial, from_counts(COUNTS, WORDS)
     shares = some.transform(documents)

@@ -118,6 +118,7 @@ def test_a_fit_with_some_of_its_samples_does_not_merge(fitted):
     assert few.drop([0]).num_topics == few.num_topics - 1
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     themes = ["river water stream boat ", "goal match team ball ", "bread oven cake flour "]
     rows = "\n".join(4 * themes[i % 3] for i in range(60))

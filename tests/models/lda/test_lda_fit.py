@@ -188,6 +188,7 @@ def test_bad_counts_are_refused(corpus, options, words):
         topics.fit(corpus, 2, steps=1, **options)
 
 
+@pytest.mark.slow
 def test_deviations_of_probabilities_near_one():
     """With one topic it is Dirichlet(beta + n); 1 - m in float32 would be 1.3% off."""
     table = np.array([[3_000_000, 3, 0, 1], [5, 1, 0, 2]])

@@ -110,6 +110,7 @@ def test_held_out_documents_may_have_any_type_of_counts(fit):
         assert fitted.metrics[-1]["perplexity"] == expected
 
 
+@pytest.mark.slow
 def test_a_word_of_a_million_tokens_has_a_likelihood():
     """Beside them, float32 loses beta: the difference was 0, and its gamma function infinite."""
     counts = np.array([[2_000_000, 5, 7], [2, 0, 3]])

@@ -227,6 +227,7 @@ def test_errors_name_the_option_or_the_process(stored, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_processes_with_other_options_or_data_are_told_apart(stored, tmp_path):
     """JAX would abort them, or they would wait for each other."""
     out = tmp_path / "run"

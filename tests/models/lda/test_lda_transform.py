@@ -68,6 +68,7 @@ def test_they_are_posterior_means_within_the_error_that_is_told(engine):
     assert not bounds(told / 2, spread), "a mutant: the error of four times as many sweeps"
 
 
+@pytest.mark.slow
 def test_a_document_with_two_explanations_is_not_said_to_be_precise():
     """Two topics alike, and an alpha so small that a chain has one of them for thousands of sweeps.
 

@@ -221,6 +221,9 @@ def test_a_topic_whose_seed_words_are_all_unknown_has_no_seed(tmp_path):
     (sentence,) = (x for x in fitted.warnings if "Seed" in x)
     assert ": dollar, new york. " in sentence
     assert sentence.endswith("1 topic without a seed: 0.")
+    assert any(x.endswith("without a seed: 1.") for x in fitted.reorder([1, 0]).warnings)
+    merged = fitted.merge([0, 1]).warnings
+    assert not any("without a seed" in x for x in merged)
     shown = commands._outcome(fitted)
     assert "[war]" in shown
     assert "economy" not in shown

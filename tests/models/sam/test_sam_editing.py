@@ -47,6 +47,7 @@ def test_merging_is_refused(fitted):
         fitted.merge([0, 1])
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     pairs = ["river water stream boat", "goal match team ball", "bread oven cake flour"]
     (tmp_path / "x.txt").write_text("\n".join(pairs[i % 3] for i in range(60)))

@@ -60,7 +60,7 @@ def exact(own):
     return special.softmax(log_p)
 
 
-@pytest.mark.parametrize("lowering", ENGINES)
+@pytest.mark.parametrize("lowering", [ENGINES[0], pytest.param("xla", marks=pytest.mark.slow)])
 def test_labels_have_their_distribution(lowering, getkey):
     copies = 40_000
     documents = Documents(
@@ -165,6 +165,7 @@ def test_tables_and_ranks_are_those_of_the_labels(lowering, getkey):
     assert (drawn >= fixed).all()
 
 
+@pytest.mark.slow
 def test_gpus_with_native_code_predict_as_xla_does(monkeypatch):
     """Their native sweeps have no bursts, and the two engines read topics in different forms."""
     rng = np.random.default_rng(0)

@@ -45,15 +45,4 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
     return pipeline.fit(MODEL, corpus, arguments)
 
 
-@with_options(Options)
-def resolve(corpus: Any, options: Options) -> Options:
-    """Return the options of a run with everything that was left out filled in.
-
-    Args:
-        corpus: As for `fit`; only its size matters.
-        {options}
-    """
-    return resolve_options(fitting.as_data(corpus), None, options)
-
-
 load = Fit.load

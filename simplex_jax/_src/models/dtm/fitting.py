@@ -34,7 +34,7 @@ from simplex_jax._src.models.dtm.intervals import (
 from simplex_jax._src.models.dtm.options import Options, own_of, start_of
 from simplex_jax._src.models.dtm.slices import HeldOut, Sliced, Slices
 from simplex_jax._src.models.heldout import measured
-from simplex_jax._src.models.records import Plan
+from simplex_jax._src.models.records import Plan, of_run
 from simplex_jax._src.models.topics import evaluation, proportions
 from simplex_jax._src.models.topics.concentrations import LEAST
 from simplex_jax._src.models.topics.data import (
@@ -532,17 +532,18 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     if settings.num_topics == 1:  # whose share is 1
         effective = np.full_like(effective, np.inf)
     named: dict[str, np.ndarray] = {}
-    own: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    own: dict[str, Any] = {}
     for name in ("steadiness", "pace"):
         trait = matched(traces.pop(name), order, shared)
         each = {f"{name} {k}": trait[:, shared[:, k], k].T for k in range(trait.shape[2])}
         named |= each
         enough = np.array([_known(trace) for trace in each.values()])
         kinds = kinds_of(enough, shared, gathered.samples)
-        own[name] = np.nanmedian(trait, axis=(0, 1)), np.exp(interval_of(np.log(trait), kinds))
+        own[name] = np.nanmedian(trait, axis=(0, 1))
+        own[f"{name}_interval"] = np.exp(interval_of(np.log(trait), kinds))
     # Of these there is one each, so how far chains are apart is known from many samples only.
     scalars = {name: traces[name] for name in _SCALARS if name in traces}
-    ends = {
+    ends: dict[str, Any] = {
         name: np.append(
             np.median(trace),
             np.quantile(trace, ENDS) if _known(trace.T) else [np.nan, np.nan],
@@ -559,10 +560,9 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
     result = Fit(
         num_samples=gathered.samples * settings.chains,
         diagnostics=diagnosed,
-        metrics=run.measures["records"].records,
-        settings=settings,
-        interrupted=trained.interrupted,
-        state=trained.state,
+        **of_run(plan, run, trained),
+        **own,
+        **ends,
         slices=plan.data.slices,
         place=plan.data.place,
         topics_by_slice=np.ascontiguousarray(np.swapaxes(by_slice, 0, 1)),
@@ -576,13 +576,6 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         ),
         alpha_by_slice=alpha_by_slice.astype(np.float64),
         effective=effective,
-        steadiness=own["steadiness"][0],
-        steadiness_interval=own["steadiness"][1],
-        pace=own["pace"][0],
-        pace_interval=own["pace"][1],
-        prevalence_steadiness=ends["prevalence_steadiness"],
-        prevalence_pace=ends["prevalence_pace"],
-        document_steadiness=ends["document_steadiness"],
         topics=topics,
         topics_sd=topics_sd,
         topics_range=matching.range_of_topics(means, order),

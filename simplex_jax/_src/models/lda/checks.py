@@ -91,8 +91,9 @@ def warn(fitted: Fit) -> list[str]:
         sentence = (
             f"Seed words that are not in the vocabulary, and have no effect: {listed(missing)}."
         )
-        own = fitted.as_trained().reported[seeds.unseeded(settings.seed_words, fitted.vocabulary)]
-        if topics := np.unique(own[own >= 0]).tolist():
+        bare = set(seeds.unseeded(settings.seed_words, fitted.vocabulary))
+        parts = enumerate(fitted.as_trained().parts)
+        if topics := [topic for topic, part in parts if bare.issuperset(part)]:
             sentence += f" That leaves {counted(len(topics), 'topic')} without a seed: "
             sentence += f"{listed(topics)}."
         sentences.append(sentence)

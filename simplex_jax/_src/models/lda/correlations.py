@@ -187,16 +187,19 @@ class Pairs:
         )
 
 
-def _relative(shares: jax.Array, rest: jax.Array) -> jax.Array:
-    """Return shares of the rest, by document along the last axis.
+def _relative(shares: jax.Array, rest: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return shares of the rest, by document along the last axis, and of which they are known.
 
     With small concentrations a rest can underflow to 0. It says nothing of its parts, so that they
     are taken to be the mean over the other documents.
     """
     known = rest >= jnp.finfo(rest.dtype).tiny
-    parts = jnp.where(known, shares / jnp.where(known, rest, 1), 0)
-    mean = parts.sum(axis=-1, keepdims=True) / known.sum(axis=-1, keepdims=True)
-    return jnp.where(known, parts, mean)
+    parts = shares / jnp.where(known, rest, 1)
+    return jnp.where(known, parts, _mean(parts, known)), known
+
+
+def _mean(x: jax.Array, known: jax.Array) -> jax.Array:
+    return jnp.mean(x, axis=-1, keepdims=True, where=known)
 
 
 @jax.jit
@@ -224,7 +227,7 @@ def _correlate(shares: jax.Array) -> tuple[jax.Array, jax.Array]:
     own = apart / deviation[:, None]
 
     def one_way(topic: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        mean, sd, apart = centred(_relative(shares, rest[topic]))
+        mean, sd, apart = centred(_relative(shares, rest[topic])[0])
         return mean, sd, jnp.mean(own[topic] * apart, axis=1) / sd
 
     # By the topic with which others are compared, and the others.
@@ -232,12 +235,13 @@ def _correlate(shares: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     def error(topic: jax.Array) -> jax.Array:
         influence = jnp.zeros_like(shares)
-        for x, ratio, at in (
+        for x, (ratio, known), at in (
             (own[topic], _relative(shares, rest[topic]), (topic,)),
             (own, _relative(shares[topic], rest), (slice(None), topic)),
         ):
             y = (ratio - mean[at][:, None]) / sd[at][:, None]
-            influence += x * y - r[at][:, None] * (x**2 + y**2) / 2
+            # y is 0 where it is not known, so that only the others have a part in the product.
+            influence += (x - _mean(x, known)) * y - r[at][:, None] * (x**2 + y**2) / 2
         return jnp.sqrt(jnp.mean((influence / 2) ** 2, axis=1) / (documents - 1))
 
     return (r + r.T) / 2, jax.lax.map(error, topics)

@@ -24,9 +24,11 @@ def with_draws(
     """Return a fit with what the draws say of its merged topics."""
     words, alpha = _over_draws(result, merged, samples)
     means = words.mean(axis=0, dtype=np.float64)
+    tokens = result.prevalence_draws.mean(axis=0)[:, merged] * fitted.corpus["tokens"]
+    known = matching.told_apart(tokens, result.beta.sum())
     for chain in range(1, len(means)):
         table = matching.affinity(means[0], means[chain])
-        result.shared[chain, merged] = np.diagonal(table) >= matching.SAME
+        result.shared[chain, merged] = (np.diagonal(table) >= matching.SAME) & known[chain - 1]
     result.stability[merged] = matching.stability(list(means))
     if result.topics_range.size:
         result.topics_range[:, merged] = means.min(axis=0), means.max(axis=0)

@@ -219,10 +219,10 @@ def configure(
     local = local or "collapsed"
     seeded, memoised = seeds is not None, counts == "memoised"
     check_names(sampler, counts, alpha, beta, seeded=seeded, local=local, total=total)
-    sweeps = (1 if memoised else 10) if sweeps is None else sweeps
-    burn_in = (0 if memoised else sweeps // 2) if burn_in is None else burn_in
-    sweeps = arguments.at_least("sweeps", sweeps, 1)
-    burn_in = arguments.at_least("burn_in", burn_in, 0)
+    default = 1 if memoised else 10
+    sweeps = default if sweeps is None else arguments.at_least("sweeps", sweeps, 1)
+    default = 0 if memoised else sweeps // 2
+    burn_in = default if burn_in is None else arguments.at_least("burn_in", burn_in, 0)
     _check_sweeps(local, sweeps, burn_in, expected=expected, memoised=memoised)
     if step_size is None:
         step_size = default_step(sampler, counts)
@@ -387,7 +387,7 @@ def check_names(
 
 def _check_sweeps(local: str, sweeps: int, burn_in: int, *, expected: bool, memoised: bool) -> None:
     if burn_in >= sweeps:
-        raise ValueError(f"burn_in must be below the {sweeps} sweeps; it is {burn_in}")
+        raise ValueError(f"burn_in must be below sweeps, {sweeps}; it is {burn_in}")
     if expected and local != "blocked":
         raise ValueError("expected counts need the blocked local step")
     if memoised and (expected or burn_in):

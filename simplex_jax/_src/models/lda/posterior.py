@@ -118,6 +118,8 @@ def goal(settings: Any, posterior: Posterior, size: Size, heldout: bool) -> Goal
         if settings.chains > 1 and gathered.samples and "prevalence" in traces:
             order, _, shared = matching.align(list(gathered.moments["topics"].mean))
             matched = np.take_along_axis(traces["prevalence"], order[None], axis=2)
+            prior = gathered.moments["beta"].pooled()[0].sum()
+            shared[1:] &= matching.told_apart(matched.mean(axis=0) * size.tokens, prior)
             traces["prevalence"] = np.where(shared, matched, np.nan)
         return traces
 

@@ -67,6 +67,8 @@ class Family(NamedTuple):
     Rows without observations have likelihood 1, and statistics of 0 except for their number, if
     that is one of the statistics.
 
+    Rows are an array or a tree of arrays, of tuples and dicts: a list is taken for a table.
+
     Attributes:
         draw: `(key, statistics) -> atoms`, an exact draw of each atom given the rows of its
             cluster; from G0 if there are none.
@@ -331,6 +333,8 @@ def as_arrays(rows: PyTree) -> PyTree:
             return leaf
         if not isinstance(leaf, list | int | float) and not hasattr(leaf, "__array__"):
             return leaf
+        for part in leaf if isinstance(leaf, list) else ():
+            refuse_masked(part)
         try:
             return np.asarray(leaf)
         except ValueError:

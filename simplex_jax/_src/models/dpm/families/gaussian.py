@@ -299,9 +299,10 @@ def _simulate(key: jax.Array, atoms: Normals, lengths: Any) -> jax.Array:
     noise = np.asarray(jax.random.normal(key, atoms.mean.shape), np.float64)
     root = np.array(atoms.root, np.float64)
     diagonal = np.einsum("...ii->...i", root)
-    diagonal[diagonal == 0] = np.finfo(np.float32).tiny  # with few degrees of freedom, see `_draw`
+    limits = jnp.finfo(atoms.mean.dtype)
+    np.maximum(diagonal, limits.tiny, out=diagonal)  # 0 with few degrees of freedom, see `_draw`
     off = np.linalg.solve(root, noise[..., None])[..., 0]
-    return atoms.mean + jnp.asarray(off, atoms.mean.dtype)
+    return atoms.mean + jnp.asarray(off.clip(limits.min, limits.max), atoms.mean.dtype)
 
 
 def _statistics(
