@@ -64,6 +64,7 @@ def test_a_run_that_a_clock_has_ended_is_repeated_by_its_length(model, monkeypat
     assert whole.again in (tmp_path / "run" / "report.html").read_text().replace("&#39;", "'")
 
 
+@pytest.mark.slow
 def test_a_sample_at_the_end_would_be_noticed(monkeypatch, tmp_path):
     """A run used to sample its last state, also where a longer run does not."""
     call = driver._Loop._call
@@ -107,7 +108,8 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("model", slow_but(list(FILES), "lda"))
+@pytest.mark.slow
+@pytest.mark.parametrize("model", FILES)
 def test_the_command_that_a_run_prints_gives_the_same_files(model, texts, monkeypatch):
     """That of a run by the clock, that of one resumed after a cut, and that of one made longer."""
     look_after_every_step(monkeypatch)

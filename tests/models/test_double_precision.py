@@ -71,12 +71,10 @@ def check(fit, data, options, wide):
         assert np.isfinite(getattr(fitted, name, 0.0)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [
-        pytest.param({"alpha": "learn-asymmetric", "engine": "xla"}, marks=pytest.mark.slow),
-        {"beta": "learn"},
-    ],
+    [{"alpha": "learn-asymmetric", "engine": "xla"}, {"beta": "learn"}],
     ids=["alpha", "beta"],
 )
 def test_learned_concentrations_in_double_precision(options):

@@ -149,6 +149,7 @@ COUNTS = sp.csr_array(
 )
 
 
+@pytest.mark.slow
 def test_a_fit_without_a_length_ends_when_it_has_settled_and_says_so():
     fitted = lda.fit(COUNTS, 2, alpha=0.5, holdout=8)
     last = fitted.metrics[-1]

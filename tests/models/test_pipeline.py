@@ -262,6 +262,7 @@ def test_scores_are_what_evaluate_measures():
     assert mixture.score(CORPUS) == mixture.score(CORPUS, seed=5) > mixture.score(other)
 
 
+@pytest.mark.slow
 def test_samples_are_kept_by_default_and_change_nothing_else(monkeypatch):
     vectors = COUNTS / np.linalg.norm(COUNTS, axis=1, keepdims=True)
 

@@ -239,7 +239,7 @@ def with_a_nan(kernel):
 
 
 # Of the others each takes more than two seconds on a busy core.
-FAST = {"sgrld", "reflected_cir"}
+FAST = {"sgrld"}
 MODES = {
     "debug_nans": (lambda: jax.debug_nans(True), 3),
     "checking_leaks": (jax.checking_leaks, 1),

@@ -257,6 +257,7 @@ def test_a_traced_start_without_mass_is_nan(getkey):
     assert np.isnan(position[1])
 
 
+@pytest.mark.slow
 def test_no_weight_is_nearer_to_0_than_the_law_has_it(getkey):
     """P(theta < e^-80) is 4e-11, for 8 million; phases that are rounded to 0 led to e^-187."""
     kernel = sgrhmc.build(GIVEN, 0.3, 0.5)

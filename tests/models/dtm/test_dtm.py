@@ -391,6 +391,7 @@ def test_a_document_beyond_what_can_be_counted_is_refused():
         dtm.fit(counts, 2, times=[1, 2], passes=4, holdout=0)
 
 
+@pytest.mark.slow
 def test_a_run_is_used_where_its_engine_is_missing(fitted, monkeypatch):
     assert fitted.settings.engine == "native"
     monkeypatch.setattr(library, "works", lambda: False)

@@ -29,6 +29,7 @@ def fitted(corpus):
     return hdp.fit(corpus, passes=80, chains=2, seed=1, keep_samples=12)
 
 
+@pytest.mark.slow
 def test_what_samples_say_of_a_topic_is_what_the_fit_reports(fitted):
     """Merged topics are computed by the same function as these, which are known."""
     assert fitted.num_topics > 3

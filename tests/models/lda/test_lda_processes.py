@@ -216,6 +216,7 @@ def perplexities(run):
     return {record["step"]: record["perplexity"] for record in map(json.loads, lines)}
 
 
+@pytest.mark.slow
 def test_errors_name_the_option_or_the_process(stored, tmp_path):
     alone = CliRunner().invoke(main, ["lda", str(stored), "--process", "3"])
     assert alone.exit_code == 2

@@ -22,6 +22,7 @@ def fitted():
     return sam.fit(DATA, 3, seed=7, keep_samples=4, **options)
 
 
+@pytest.mark.slow
 def test_topics_are_left_out_and_reordered_in_results_only(fitted, tmp_path):
     left = fitted.drop([1]).reorder([1]).rename({0: "Last"})
     assert left.trained.parts == ((2,), (0,))
