@@ -309,8 +309,8 @@ class EarlyStop(Hook):
     """End the run when a metric from `Event.metrics` or the Info has stopped falling.
 
     It ends after `patience` values in a row without an improvement, which is a value below the best
-    so far by more than `least`. Chunks without the metric are skipped. A run whose first
-    step is not after the last one of the run before is judged on its own.
+    so far by more than `least`. Chunks without the metric are skipped. A run whose first step is
+    not after the last one of the run before is judged on its own.
     """
 
     def __init__(self, metric: str, *, patience: int, least: float = 0.0) -> None:

@@ -824,6 +824,16 @@ def test_nested_lists_are_a_table() -> None:
     assert family_rows.size(family_rows.prepare(families.product(parts), lists)) == 2
     with pytest.raises(ValueError, match="number of columns"):
         family_rows.prepare(make("gaussian"), [[0.0, 1.0], [2.0]])
+    with pytest.raises(ValueError, match="masked"):
+        family_rows.prepare(make("gaussian"), [np.ma.array([0.0, 1.0], mask=[False, True])])
+
+
+def test_a_row_of_a_component_without_precision_is_finite() -> None:
+    """With few degrees of freedom the smallest numbers of a root are rounded to 0."""
+    root = jnp.array([[[0.0, 0.0], [1.0, 1e-42]]])
+    atoms = Normals(jnp.zeros((1, 2)), root, jnp.zeros(1))
+    row = make("gaussian").simulate(jax.random.key(0), atoms, None)
+    assert np.isfinite(row).all()
 
 
 @pytest.mark.parametrize("dimension", [10_000, 20_000])

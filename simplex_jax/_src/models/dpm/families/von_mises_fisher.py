@@ -52,8 +52,8 @@ def von_mises_fisher(
     mu ~ vMF(mean, strength), by default uniform, and k has probabilities `weights` on a grid of
     `concentrations`, by default equal ones on 128 values from p / 10 to 1000 p, or to 1e7 if that
     is less: at most 7.5% apart. Against the best k this loses up to (p - 1) / 3000 nats per row, so
-    a finer or narrower grid pays for large p. On the grid everything is exact: given n rows of sum
-    s,
+    a finer or narrower grid pays for large p. On the grid everything is exact: given n rows with
+    the sum s,
 
         p(k | rows) ~ weight(k) c(k)^n c(strength) / c(|k s + strength mean|),
 
