@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from compiling import QUICK_FLAGS
 
 from simplex_jax._src.runtime import programs
 
@@ -43,12 +44,6 @@ def keep_compiled_programs() -> None:
     jax.config.update("jax_compilation_cache_dir", os.environ[PROGRAMS])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-QUICK_FLAGS = "--xla_backend_optimization_level=0"
-"""Compilation without optimisation, in half to three quarters of the time."""
-if jax.__version_info__ < (0, 11):  # later versions do not know the flag, and end at an unknown one
-    QUICK_FLAGS += " --xla_cpu_use_fusion_emitters=false"
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -222,6 +222,17 @@ def test_a_reference_is_like_the_position(getkey):
             estimator.estimate(getkey(), (), at, seen)
 
 
+def test_batches_have_the_structure_of_the_position(getkey):
+    position = {"a": jnp.zeros(3), "b": jnp.zeros(3)}
+    for estimator, rows in (
+        (estimators.categorical(4), jnp.array([0, 1])),
+        (estimators.multinomial(4), jnp.ones((2, 3))),
+    ):
+        for batch in (rows, {"a": rows}, [rows, rows], {"a": rows, "b": rows, "c": rows}):
+            with pytest.raises(ValueError, match=r"^batch .*'b': \*"):
+                estimator.estimate(getkey(), (), position, batch)
+
+
 @pytest.mark.parametrize("sampler", [scir, smld], ids=lambda module: module.__name__)
 def test_counts_without_an_axis_of_categories_are_refused(sampler, getkey):
     """A sum that forgot its axis was taken for the count of each category."""

@@ -18,6 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.append(str(Path(__file__).parents[1]))
+from compiling import QUICK_FLAGS
+
 HERE = Path(__file__).resolve().parent
 EXPERIMENTS = (
     *("scir_figure1", "scir_figure2", "scir_variates", "scir_vocabulary", "sgrld_figure1", "bias"),
@@ -42,8 +45,7 @@ def main() -> None:
     environment = dict(os.environ)
     if options.quick:
         others.insert(0, "--quick")
-        # Most of a quick run is compilation.
-        environment.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+        environment.setdefault("XLA_FLAGS", QUICK_FLAGS)
     started = time.perf_counter()
     scripts = [HERE / f"{name}.py" for name in EXPERIMENTS]
     at_once = os.cpu_count() or 1 if options.quick else 1

@@ -53,6 +53,17 @@ class Kernel(NamedTuple):
         return f"Kernel({_describe(self.update)})"
 
 
+Build: TypeAlias = Callable[..., Kernel]
+"""A function that returns a kernel, as `build` of a sampler; options may be frozen."""
+
+
+def build_name(build: Build) -> str:
+    """Return the module and the name of a sampler, of which options may be frozen."""
+    function = getattr(build, "func", build)
+    module = getattr(function, "__module__", "").rpartition(".")[2]
+    return f"{module}.{getattr(function, '__name__', function)}"
+
+
 def _describe(value: Any) -> str:
     """Return a function as a call with what it binds; of arrays the shape, of records the type."""
     function = value

@@ -6,7 +6,7 @@ latent assignments are drawn, or averaged over, given the position.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -329,7 +329,7 @@ def no_memory(key: jax.Array) -> tuple:
 
 
 def _label_counts(key: jax.Array, position: Position, batch: Batch) -> Counts:
-    return jax.tree.map(_histogram, position, batch)
+    return _by_leaf(_histogram, position, batch)
 
 
 def _histogram(leaf: jax.Array, labels: jax.Array) -> jax.Array:
@@ -358,7 +358,21 @@ def _histogram(leaf: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def _row_counts(key: jax.Array, position: Position, batch: Batch) -> Counts:
-    return jax.tree.map(_sum_rows, position, batch)
+    return _by_leaf(_sum_rows, position, batch)
+
+
+def _by_leaf(
+    count: Callable[[jax.Array, Any], jax.Array], position: Position, batch: Batch
+) -> Counts:
+    structure: Any = jax.tree.structure(position)
+    try:
+        parts = structure.flatten_up_to(batch)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"batch must have the structure of the position, {structure}; its structure is "
+            f"{jax.tree.structure(batch)}"
+        ) from None
+    return structure.unflatten(map(count, jax.tree.leaves(position), parts))
 
 
 def _sum_rows(leaf: jax.Array, rows: jax.Array) -> jax.Array:

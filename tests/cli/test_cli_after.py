@@ -41,7 +41,7 @@ def test_a_run_ends_with_topics_verdict_and_the_next_commands(run):
     assert lines[2].startswith("The predictions have")
     assert lines[3].startswith("Both topics are stable")
     rest = [line.partition(":")[0] for line in lines[4:]]
-    assert rest[-7:-3] == ["report", "this again", "over time", "by group"]
+    assert rest[-6:-3] == ["report", "this again", "over time"]  # no column is left for groups
     assert rest[-3:] == ["spreadsheet", "your names", "merge, drop"]
     assert f"lda effects --model {place} --by year --every 2\n" in text
     summary = json.loads((place / "summary.json").read_text())
@@ -175,6 +175,9 @@ def test_shares_of_the_own_documents_are_a_table(run, tmp_path):
     assert again.exit_code == 1
     assert "exists" in again.stderr
     assert "give INPUT, or the --out" in invoke("lda", "transform", "--model", run[0]).stderr
+    for ignored in (["--seed", 4], ["--text-column", "text"]):
+        result = invoke("lda", "transform", "--model", run[0], "--out", out, *ignored)
+        assert (result.exit_code, f"{ignored[0]} requires INPUT" in result.stderr) == (2, True)
 
 
 def edit(run, tmp_path, text, *options, name="edits.txt"):

@@ -324,7 +324,7 @@ def test_store_and_stream(texts, tmp_path):
     sizes = ["--topics", 2, "--steps", 6, "--batch-size", 10]
     result = invoke("lda", store, *sizes, "--stream", "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
-    assert "lda transform --model" in result.stdout
+    assert f"lda transform --model {tmp_path / 'run'} {store} --out" in result.stdout
     assert not (tmp_path / "run" / "doc_topics.npz").exists()
     assert "perplexity_average" in (tmp_path / "run" / "metrics.jsonl").read_text()
     assert json.loads((tmp_path / "run" / "config.json").read_text())["corpus"]["held_out"] == 4

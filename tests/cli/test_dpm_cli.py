@@ -51,6 +51,8 @@ def run(visits, tmp_path_factory):
     assert "log predictive" in result.stderr
     assert re.search(r"in a sample: 3 to \d", result.stdout)
     assert "3 clusters in" in result.stdout
+    assert "without 6 held-out rows" in result.stdout
+    assert "without 6 held-out rows" in (out / "report.html").read_text()
     return out
 
 

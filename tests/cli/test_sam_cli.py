@@ -159,6 +159,9 @@ def test_transform_and_evaluate(run, tmp_path):
     known = arrays_of(run / "doc_topics.npz")["proportions"]
     assert actual["proportions"][0].argmax() == known[0].argmax()
     assert invoke("transform", "--model", run, new, "--out", out).exit_code == 1
+    table = tmp_path / "new.csv"
+    assert invoke("transform", "--model", run, new, "--out", table).exit_code == 0
+    assert table.read_text().splitlines()[0].startswith("document,topic_0")
 
     result = invoke("evaluate", "--model", run, new, "--samples", 64, "--quiet")
     assert result.exit_code == 0, result.stderr

@@ -273,6 +273,12 @@ def test_numbers_may_be_the_names_of_columns(place, header):
     assert read(rated, text=EVERY_WORD, text_column="2").names == ("1", "2"), "no names"
 
 
+def test_a_line_of_column_names_is_not_taken_for_a_document_unsaid(place):
+    path = saved(place, "x.csv", "id,Text\na,apple\n")
+    with pytest.warns(UserWarning, match=r"x\.csv:1: .*--text-column Text$"):
+        assert len(read(path, text=EVERY_WORD, text_column="2").names) == 2
+
+
 @pytest.mark.parametrize("name", ["x.jsonl", "x.ndjson.gz", "x"])
 def test_jsonl(place, name):
     texts = [TEXTS[0], None, TEXTS[2]]

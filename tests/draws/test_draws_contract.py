@@ -288,6 +288,15 @@ def test_wrong_shapes(name: str, getkey: Callable[[], jax.Array]) -> None:
             case(getkey(), *values, shape=shape)
 
 
+@every_draw
+def test_several_keys_need_vmap(name: str, seed: int) -> None:
+    """Those that forget it would have draws of one key, or of a hash of all."""
+    case = CASES[name]
+    for keys in (jax.random.split(jax.random.key(seed), 2), jax.random.PRNGKey(seed)[None]):
+        with pytest.raises(ValueError, match="single key"):
+            case(keys, *values_of(case), shape=(2, 6))
+
+
 def test_shapes_that_do_not_broadcast(getkey: Callable[[], jax.Array]) -> None:
     with pytest.raises(ValueError, match=r"shape_parameter \(3,\)"):
         draws.cir(getkey(), jnp.zeros(2), jnp.ones(3), 0.1)

@@ -77,6 +77,12 @@ def test_pytree(law: VonMisesFisher) -> None:
     np.testing.assert_allclose(means, law.mean, rtol=1e-6)
 
 
+def test_whole_numbers_are_taken() -> None:
+    law = VonMisesFisher(jnp.array([1, 0, 0]), 2, validate_args=True)
+    assert law.mean.dtype == law.sample(jax.random.key(0)).dtype == jnp.float32
+    np.testing.assert_array_equal(law.mean, VonMisesFisher(jnp.array([1.0, 0.0, 0.0]), 2.0).mean)
+
+
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="invalid mean_direction"):
         VonMisesFisher(2 * MEANS, K, validate_args=True)

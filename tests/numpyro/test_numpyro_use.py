@@ -16,13 +16,13 @@ from scipy import stats
 from support import numpyro_cases as cases
 from support.statistics_checks import family
 
-from simplex_jax._src import gradient_noise, samplers
+from simplex_jax._src import estimators, gradient_noise, samplers
 from simplex_jax._src.base import Kernel
 from simplex_jax._src.numpyro import charts, density
 from simplex_jax._src.numpyro.distributions import VonMisesFisher
 from simplex_jax._src.numpyro.scir import SCIR
 from simplex_jax._src.numpyro.sgmcmc import SGMCMC
-from simplex_jax._src.samplers import barker, gbm, gmc, gsgnht, mld, sgbd, sgld, sgrld
+from simplex_jax._src.samplers import barker, gbm, gmc, gsgnht, mld, scir, sgbd, sgld, sgrld
 
 X = jnp.asarray(cases.POINTS, jnp.float32)
 LABELS = jnp.array([0, 0, 1])
@@ -197,6 +197,9 @@ def test_what_cannot_be_sampled_is_refused(kernel, arguments, message) -> None:
         kernel.init(jax.random.key(0), 10, None, arguments, {})
 
 
+COUNTS = estimators.categorical(4)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -208,6 +211,15 @@ def test_what_cannot_be_sampled_is_refused(kernel, arguments, message) -> None:
         (lambda: SGMCMC(normal, partial(mld.build, form="dual")), "Leave out form='dual'"),
         (lambda: SGMCMC(normal, partial(gbm.build, mean=0.0, precision=1.0)), "one lognormal"),
         (lambda: SGMCMC(normal, print), r"^kernel builtins\.print .*estimator"),
+        (lambda: SGMCMC(normal, sgld.build(COUNTS, 0.1)), r"^kernel .*returns$"),
+        (lambda: SGMCMC(normal, partial(sgld.build, stepsize=0.1)), r"'stepsize'; .*step_size"),
+        (lambda: SGMCMC(normal, partial(sgld.build, COUNTS, 0.1)), r"sgld\.build .*by name$"),
+        (
+            lambda: SGMCMC(normal, partial(sgld.build, estimator=COUNTS, step_size=1)),
+            "estimator to",
+        ),
+        (lambda: SGMCMC(normal, partial(scir.build, alpha=1.0, step_size=1)), "alpha to"),
+        (lambda: SGMCMC(normal, partial(barker.build, log_density=abs, step_size=1)), "density to"),
     ],
 )
 def test_bad_arguments(make, message) -> None:

@@ -11,7 +11,20 @@ import pytest
 from support import statistics_checks as checks
 
 from simplex_jax import gradients, to_optax
-from simplex_jax.samplers import scir, sgbd, sghmc, sgld, sgnht, sgrhmc, sgrld, smld
+from simplex_jax.samplers import (
+    barker,
+    cir,
+    dirichlet_paths,
+    gmc,
+    scir,
+    sgbd,
+    sghmc,
+    sgld,
+    sgnht,
+    sgrhmc,
+    sgrld,
+    smld,
+)
 
 X = jnp.array([0, 0, 0, 1, 2, 2, 0, 1])
 N = len(X)
@@ -163,6 +176,9 @@ def test_what_is_refused():
     for build in SIMPLEX.values():
         with pytest.raises(ValueError, match=r"-inf at index \(2,\)"):
             to_optax(build, jax.random.key(0)).init(jnp.log(jnp.array([0.5, 0.5, 0.0])))
+    for build in (barker.build, gmc.build, cir.build, partial(dirichlet_paths.build, gaps=1.0)):
+        with pytest.raises(ValueError, match=r"^to_optax .*\.build$"):
+            to_optax(build, jax.random.key(0))
     for dtype in (jnp.bfloat16, jnp.float16):
         with pytest.raises(ValueError, match=f"32 .* {jnp.dtype(dtype).name}"):
             to_optax(sgld.build, jax.random.key(0), step_size=0.1).init(jnp.zeros(3, dtype))

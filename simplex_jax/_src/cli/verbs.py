@@ -653,6 +653,7 @@ def _transform_command(commands: Commands) -> click.Command:
     additional = [options.seed_option] if transform.random else []
     if transform.every:
         additional.insert(0, click.option("--all", "every", is_flag=True, help=transform.every))
+    others_of_input = ("seed", "every", *commands.file_reading)
 
     @click.command("transform", help=transform.help)
     @click.argument("input", type=options.PATH, required=transform.own is None)
@@ -680,6 +681,8 @@ def _transform_command(commands: Commands) -> click.Command:
         if input is None:
             if out is None or transform.own is None:
                 raise click.UsageError("give INPUT, or the --out of a table of the run's documents")
+            if others := options.typed(others_of_input):
+                raise click.UsageError(f"{next(iter(others.values()))} requires INPUT")
             target = options.target(out, model, "", overwrite)
             tell(f"written to {transform.own(load(commands.model, model)[0], target)[0]}")
             return

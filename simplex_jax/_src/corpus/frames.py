@@ -37,8 +37,9 @@ _ISO = re.compile(
     r"(Z|[+-]\d{2}(:?\d{2}(:?\d{2})?)?)?"  # the offset of a clock from UTC
 )
 _DAYS = (
-    *("%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d.%m.%Y", "%m-%d-%Y", "%d-%m-%Y", "%d-%b-%Y"),
-    *("%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%B %d %Y", "%b %d %Y", "%B %Y", "%b %Y"),
+    *("%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d.%m.%Y", "%m-%d-%Y", "%d-%m-%Y", "%Y-%m-%d"),
+    *("%d %B %Y", "%d %b %Y", "%d-%b-%Y", "%B %d, %Y", "%b %d, %Y", "%B %d %Y", "%b %d %Y"),
+    *("%B %Y", "%b %Y"),
 )
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 _SHORT = re.compile(r"\d{1,2}([/.-])\d{1,2}\1\d{2}")
@@ -47,6 +48,12 @@ _MOST_TRIED = 200  # texts, each of which is tried in all formats
 _PERIOD = re.compile(
     r"\d{4}[ -]?(Q[1-4]|W\d{1,2})|(Q[1-4]|W\d{1,2})[ /-]?\d{4}|\d{1,2}[/.-]\d{4}|\d{4}[/.]\d{1,2}",
     re.IGNORECASE,
+)
+_LIKE_DATES = re.compile(
+    r"([^\W\d]{2,}\.?,? )?"  # a weekday
+    r"(\d{4}([-/. ])\d{1,2}\3\d{1,2}|\d{1,2}([-/. ])\d{1,2}\4\d{4}"
+    r"|\d{1,2}(\.|st|nd|rd|th)?[ -][^\W\d]{3,}\.?,?[ -]\d{4}|[^\W\d]{3,}\.? \d{1,2},? \d{4})"
+    r"([ T,].*)?"
 )
 _COMPACT = re.compile(r"(18|19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 
@@ -244,6 +251,8 @@ def doubtful_dates(texts: Sequence[str]) -> str | None:
         )
     if not others:
         return f"its dates, such as {texts[0]!r}, differ in format: write dates as 2020-03-14"
+    if all(map(_LIKE_DATES.fullmatch, some)):
+        return f"{others[0]!r} looks like a date, but cannot be read as one: write 2020-03-14"
     return None
 
 

@@ -1,5 +1,7 @@
 """Random words for the draws, from a threefry hash that XLA fuses into the calling code."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,7 +33,7 @@ def threefry2x32(
 
 
 def _hashed(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    data = jax.random.key_data(key)
+    data = _data_of(key)
     words = data[0], data[1]
     for i in range(2, data.shape[0], 2):
         words = threefry2x32(words, (data[i], data[i + 1]))
@@ -40,8 +42,19 @@ def _hashed(key: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def key_words(key: jax.Array) -> jax.Array:
     """Return the threefry key that `random_words` derives from any key, uint32 [2]."""
-    data = jax.random.key_data(key)
+    data = _data_of(key)
     return data if data.shape == (2,) else jnp.stack(_hashed(key))
+
+
+def _data_of(key: jax.Array) -> jax.Array:
+    """Return the words of a key; raise a ValueError if there are several keys."""
+    data = jax.random.key_data(key)
+    if data.ndim != 1:
+        raise ValueError(
+            f"key must be a single key; it has {math.prod(data.shape[:-1])} of them, "
+            f"{list(data.shape[:-1])}: use jax.vmap for draws by each"
+        )
+    return data
 
 
 def random_words(

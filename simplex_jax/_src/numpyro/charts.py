@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from numpyro import handlers
 from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn, potential_energy
 
-from simplex_jax._src.base import Kernel
+from simplex_jax._src.base import Build, Kernel, build_name
 from simplex_jax._src.estimators import Estimator
 from simplex_jax._src.geometry import manifolds
 from simplex_jax._src.numpyro import density, simplex_moves, sites, tuning
@@ -32,8 +32,6 @@ from simplex_jax._src.samplers import (
     sgrld,
     smld,
 )
-
-Build: TypeAlias = Callable[..., Kernel]
 
 _REAL_ADVICE = (
     "numpyro has no map from the real numbers to unit vectors; use "
@@ -135,7 +133,8 @@ class Group(NamedTuple):
 
 def sampler(kernel: Build | Sampler) -> Sampler:
     """Return a sampler with its chart, or raise a ValueError if it cannot be used."""
-    if isinstance(kernel, tuple) and len(kernel) == 2:
+    built = isinstance(kernel, Kernel)
+    if isinstance(kernel, tuple) and len(kernel) == 2 and not built:
         kernel = Sampler(*kernel)
     if not isinstance(kernel, Sampler):
         function = getattr(kernel, "func", kernel)
@@ -143,7 +142,7 @@ def sampler(kernel: Build | Sampler) -> Sampler:
             raise ValueError(
                 "kernel must be the build function of a sampler, its options frozen, such as "
                 "functools.partial(sgld.build, step_size=1e-3), or a pair of it and its "
-                f"coordinates; it is {kernel!r}"
+                f"coordinates; it is {'what it returns' if built else repr(kernel)}"
             )
         if function in _UNFIT:
             raise ValueError(f"kernel {build_name(kernel)} cannot be used here: {_UNFIT[function]}")
@@ -152,13 +151,20 @@ def sampler(kernel: Build | Sampler) -> Sampler:
     if name not in CHARTS:
         raise ValueError(f"the chart of a kernel must be one of {', '.join(CHARTS)}, not {name!r}")
     chart = CHARTS[name]
-    parameters = inspect.signature(build).parameters
+    parameters = _parameters(build)
     option, value, reason = _UNFIT_OPTIONS.get(getattr(build, "func", build), ("", "", ""))
     if option and parameters[option].default == value:
         raise ValueError(f"kernel {build_name(build)} cannot be used here {reason}")
     target = "log_density" if chart.is_exact else "estimator"
     if target not in parameters:
         raise ValueError(f"kernel {build_name(build)} does not take {_NAMED[target]}")
+    # A manifold of their own is for kernels that else are given spheres.
+    supplied = chart.given - {"manifold"} & getattr(build, "keywords", {}).keys()
+    if supplied:
+        raise ValueError(
+            f"the model supplies {', '.join(sorted(supplied))} to kernel {build_name(build)}: "
+            "do not freeze it"
+        )
     required = [
         name
         for name, p in parameters.items()
@@ -173,6 +179,20 @@ def sampler(kernel: Build | Sampler) -> Sampler:
             f"functools.partial({build_name(build)}, {missing[0]}=...)"
         )
     return Sampler(build, chart.name)
+
+
+def _parameters(build: Build) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a sampler; raise a ValueError if it is not frozen right."""
+    function = getattr(build, "func", build)
+    if getattr(build, "args", ()):
+        raise ValueError(f"options of kernel {build_name(build)} must be frozen by name")
+    known = inspect.signature(function).parameters
+    others = getattr(build, "keywords", {}).keys() - known.keys()
+    if others and all(p.kind != p.VAR_KEYWORD for p in known.values()):
+        raise ValueError(
+            f"kernel {build_name(build)} has no option {min(others)!r}; it has {', '.join(known)}"
+        )
+    return inspect.signature(build).parameters
 
 
 def check(group: Group, layout: Layout) -> None:
@@ -325,10 +345,3 @@ def constrain(groups: Sequence[Group], target: Target, position: Values, fixed: 
         model = handlers.substitute(model, data=known)
         values.update(constrain_fn(model, target.args, dict(target.kwargs), real))
     return values
-
-
-def build_name(build: Build) -> str:
-    """Return the module and the name of a sampler."""
-    function = getattr(build, "func", build)
-    module = getattr(function, "__module__", "").rpartition(".")[2]
-    return f"{module}.{getattr(function, '__name__', function)}"

@@ -75,8 +75,10 @@ class VonMisesFisher(dist.Distribution):
         # All batch axes in both: numpyro's scan stacks each along a new first axis.
         (mean_direction,) = promote_shapes(mean_direction, shape=(*batch_shape, mean_shape[-1]))
         (concentration,) = promote_shapes(concentration, shape=batch_shape)
-        self.mean_direction = jnp.asarray(mean_direction)
-        self.concentration = jnp.asarray(concentration)
+        self.mean_direction, self.concentration = (
+            x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
+            for x in map(jnp.asarray, (mean_direction, concentration))
+        )
         super().__init__(batch_shape, mean_shape[-1:], validate_args=validate_args)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from simplex_jax._src.base import Kernel, PyTree
+from simplex_jax._src.base import Build, Kernel, PyTree
 from simplex_jax._src.numpyro import charts, density, inflation, monitors, sites
-from simplex_jax._src.numpyro.charts import Build, Group, Sampler
+from simplex_jax._src.numpyro.charts import Group, Sampler
 from simplex_jax._src.numpyro.density import Target
 from simplex_jax._src.numpyro.inflation import Noise
 from simplex_jax._src.numpyro.kernel import ModelKernel, over_chains

@@ -214,8 +214,8 @@ def write_proportions(
 
     A `.csv` file has a line for each document, and heads the column of topic 7 `topic_7`, with the
     name of the topic after it if `titles` [K] has one; any other is an `.npz` of arrays,
-    `proportions` float32 [D, K], `documents`, their names, and `error` float32 [D] where errors are
-    known. With `rest` both have a column `other`, what the proportions of a document leave of 1.
+    `proportions` float32 [D, K], and `documents`, their names. Where errors are known both have
+    `error`, and with `rest` `other`, what the proportions of a document leave of 1.
     """
     counted = _counted(parts, len(names))
     if Path(path).suffix.lower() == ".csv":
@@ -243,17 +243,24 @@ def _write_csv(
     parts: Iterable[Part],
     rest: bool,
 ) -> None:
+    others = iter(parts)
+    first = next(others, None)
+    known = first is None or (first[1] is not None and not np.isnan(first[1]).all())
+
     def rows() -> Iterator[Sequence[object]]:
         remaining = iter(names)
-        for shares, errors in parts:
-            written = np.full(len(shares), np.nan) if errors is None else errors
+        for shares, errors in itertools.chain([] if first is None else [first], others):
+            written: list[list[str]] = [[]] * len(shares)
+            if known and errors is not None:
+                written = [[f"{error:.2g}"] for error in errors]
             if rest:
                 shares = np.column_stack([shares, remainder(shares)])
             # Names come last in zip, so that the end of a part does not consume a name.
             for error, row, name in zip(written, shares, remaining, strict=False):
-                yield name, "" if np.isnan(error) else f"{error:.2g}", *(f"{x:.5g}" for x in row)
+                yield name, *error, *(f"{x:.5g}" for x in row)
 
-    output.write_csv(path, ["document", "error", *columns, *["other"][:rest]], rows())
+    titles = "document", *["error"][:known], *columns, *["other"][:rest]
+    output.write_csv(path, titles, rows())
 
 
 def _write_npz(

@@ -3,18 +3,19 @@
 This needs `pip install optax`; nothing else here imports it but `gradients.mode`.
 """
 
-from collections.abc import Callable
+import inspect
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from simplex_jax._src import arguments
-from simplex_jax._src.base import Info, Kernel, Position, PyTree, State, bind
+from simplex_jax._src.base import Build, Info, Position, PyTree, State, bind, build_name
 from simplex_jax._src.estimators import Estimator, no_memory
-from simplex_jax._src.samplers import scir, sgrhmc, sgrld, smld
+from simplex_jax._src.samplers import cir, dirichlet_paths, gbm, scir, sgrhmc, sgrld, smld
 
 ON_SIMPLEX = {scir.build, sgrhmc.build, sgrld.build, smld.build}
+_OF_OTHER_ESTIMATES = {cir.build, gbm.build, dirichlet_paths.build}  # than gradients and counts
 
 
 class OptaxState(NamedTuple):
@@ -25,7 +26,7 @@ class OptaxState(NamedTuple):
     info: Info  # diagnostics of the last update, zeros before the first
 
 
-def to_optax(build: Callable[..., Kernel], key: jax.Array, size: float = 1, **options: Any) -> Any:
+def to_optax(build: Build, key: jax.Array, size: float = 1, **options: Any) -> Any:
     r"""Return a kernel as an `optax.GradientTransformationExtraArgs`, which samples parameters.
 
     A training loop passes the gradient of a loss, and adds what `update` returns to the parameters:
@@ -53,9 +54,9 @@ def to_optax(build: Callable[..., Kernel], key: jax.Array, size: float = 1, **op
 
     Raises:
         ImportError: Optax is not installed.
-        ValueError: `size` is not positive; when used, there are no parameters, they have
-            fewer than 32 bits, or those of a simplex kernel are not normalised log-probabilities
-            or have one of -inf.
+        ValueError: `build` does not take gradients or counts; `size` is not positive; when used,
+            there are no parameters, they have fewer than 32 bits, or those of a simplex kernel are
+            not normalised log-probabilities or have one of -inf.
 
     Example: weights of a mixture are sampled, given the average log likelihood of the data.
 
@@ -78,8 +79,14 @@ def to_optax(build: Callable[..., Kernel], key: jax.Array, size: float = 1, **op
     """
     import optax  # type: ignore[import-untyped]
 
-    kernel = build(Estimator(no_memory, bind(_counts_or_gradient, arguments.size(size))), **options)
     sampler = getattr(build, "func", build)
+    first = next(iter(inspect.signature(sampler).parameters), None)
+    if first != "estimator" or sampler in _OF_OTHER_ESTIMATES:
+        raise ValueError(
+            "to_optax is for samplers that take an estimator of gradients, such as sgld, or of "
+            f"counts, such as scir: not for {build_name(build)}"
+        )
+    kernel = build(Estimator(no_memory, bind(_counts_or_gradient, arguments.size(size))), **options)
 
     def init(params: Position) -> OptaxState:
         key_init, key_run = jax.random.split(key)

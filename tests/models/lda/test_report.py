@@ -400,6 +400,8 @@ def test_a_chain_that_had_settled_before_need_not_fall():
     rising = [{"perplexity": 1000.0 + 10 * step} for step in range(20)]
     assert "did not fall" in checks.perplexity_warnings(rising, exact=True)[0]
     assert not checks.perplexity_warnings(rising, exact=True, settled=True)
+    late = [record | {"passes": 200.0 + step} for step, record in enumerate(rising)]
+    assert not any("did not fall" in told for told in checks.perplexity_warnings(late, exact=True))
     lost = [*rising, {"perplexity": float("inf")}]
     assert "overflowed" in checks.perplexity_warnings(lost, exact=True, settled=True)[0]
 

@@ -242,9 +242,22 @@ def _table(
     first = first_record(body, path)
     if (reading.text_column or "").isdecimal() and not _are_numbered(first, reading.text_column):
         titles, body = list(numbered(len(first.fields), 1)), chain([first], body)
+        _warn_of_titles(first, reading.text_column or "", path)
     else:
         titles = _titles(first, reading, path, wanted, tabs=tabs)
     return titles, first.line, of_width(body, len(titles), path, tabs=tabs)
+
+
+def _warn_of_titles(first: Record, column: str, path: Path) -> None:
+    """Warn of a first record that seems to have column names, where columns have numbers."""
+    place = int(column) - 1
+    titles = [title.casefold() for title in _stripped(first).fields]
+    if place < len(titles) and titles[place] in TEXT:
+        warnings.warn(
+            f"{path}:{first.line}: the first line, which is taken for a document, seems to have "
+            f"column names: then give --text-column {_stripped(first).fields[place]}",
+            stacklevel=2,
+        )
 
 
 def _are_numbered(first: Record, column: str | None) -> bool:

@@ -21,7 +21,12 @@ from simplex_jax._src.corpus.frames import Frame
 from simplex_jax._src.models.dpm import MODEL, Fit, fitting, tables, variables
 from simplex_jax._src.models.dpm.clusters import assign
 from simplex_jax._src.models.dpm.data import Data, Given, as_data, whole_weights
-from simplex_jax._src.models.dpm.report import describe_clusters, number_of_clusters, variables_of
+from simplex_jax._src.models.dpm.report import (
+    describe_clusters,
+    held_out,
+    number_of_clusters,
+    variables_of,
+)
 from simplex_jax._src.models.dpm.variables import Columns, Words
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Plan
@@ -231,7 +236,7 @@ def _announce(plan: Plan) -> str:
 def _outcome(fitted: Fit) -> str:
     """Describe the clusters, one line each, the largest first."""
     variables, clusters = variables_of(fitted), fitted.clusters
-    lines = [number_of_clusters(fitted)]
+    lines = [f"{number_of_clusters(fitted)}.{held_out(fitted)}".removesuffix(".")]
     lines += [
         f"{cluster:4d} {clusters.sizes[cluster]:8,.0f} rows ({clusters.lower[cluster]:,.0f} to "
         f"{clusters.upper[cluster]:,.0f})  " + ", ".join(words)

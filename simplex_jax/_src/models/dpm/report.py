@@ -227,6 +227,12 @@ def describe_clusters(variables: Variables, clusters: Clusters, count: int) -> l
     return [[one.text() for one in those] for those in estimates_of(variables, clusters, count)]
 
 
+def held_out(fitted: Fit) -> str:
+    """Return a sentence on the rows that the sizes of clusters leave out, if there are any."""
+    count = int(fitted.held_out.sum())
+    return f" Sizes are without {counted(count, 'held-out row')}." if count else ""
+
+
 def context(fitted: Fit, top_values: int) -> dict[str, Any]:
     """Return the context of the template, with `top_values` values per cluster."""
     rows = _rows(fitted, top_values)
@@ -236,7 +242,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
     return {
         "title": f"{counted(fitted.num_clusters, 'cluster')} of {len(fitted.names):,} rows",
         "lead": f"Dirichlet-process mixture, {settings.sampler} slice sampler with "
-        f"{settings.counts} counts{chains}, seed {settings.seed}.",
+        f"{settings.counts} counts{chains}, seed {settings.seed}.{held_out(fitted)}",
         "sections": _SECTIONS,
         "tiles": [
             ("clusters in the samples", _range(fitted)),

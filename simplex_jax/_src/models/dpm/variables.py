@@ -177,7 +177,7 @@ def numbers_of(name: str, column: Any, kind: str) -> np.ndarray:
             except (TypeError, ValueError):
                 raise ValueError(
                     f"column {name!r}, row {place}: {array[place]!r} is not a number; leave a "
-                    "missing cell empty, or call the column a category"
+                    "missing cell empty, or fit with the column as a category"
                 ) from None
     else:
         numbers[~missing] = array[~missing]

@@ -73,14 +73,14 @@ class Slices(NamedTuple):
         Raises:
             ValueError: A time or group is missing, cannot be read, or is unknown.
         """
-        for what, have, given in (
-            ("times", self.timed, times),
-            ("groups", bool(self.groups), groups),
+        for what, flag, have, given in (
+            ("times", "--time", self.timed, times),
+            ("groups", "--by", bool(self.groups), groups),
         ):
             if have != (given is not None):
                 raise ValueError(
                     f"the slices of this fit have {'' if have else 'no '}{what}: "
-                    f"{'give' if have else 'leave out'} {what}"
+                    f"{'give' if have else 'leave out'} {what} ({flag})"
                 )
         count = len(names)
         code = np.full(count, -1)

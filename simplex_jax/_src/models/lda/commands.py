@@ -409,9 +409,14 @@ def _following(fitted: Fit, source: dict[str, Any], directory: str) -> dict[str,
             column, years = dated
             every = f" --every {_width(years)}" if np.ptp(years[np.isfinite(years)]) else ""
             commands["over time"] = f"{effects} {shlex.quote(column)}{every}"
-        if input is not None:
+        if input is not None and _has_groups(source, dated[0] if dated else None):
             commands["by group"] = f"{effects} COLUMN"
-    commands["spreadsheet"] = f"simplex-jax lda transform --model {run} --out proportions.csv"
+    if len(fitted.proportions):
+        commands["spreadsheet"] = f"simplex-jax lda transform --model {run} --out proportions.csv"
+    elif input is not None and source["input"] != str(STANDARD_INPUT):
+        commands["spreadsheet"] = (
+            f"simplex-jax lda transform --model {run} {input} --out proportions.csv"
+        )
     names = edits.following(MODEL)(fitted, source, directory)
     if kept and not fitted.correlations and fitted.num_topics > 2:
         commands["together"] = f"simplex-jax lda correlate --model {run}"
@@ -538,6 +543,15 @@ def _years(source: dict[str, Any]) -> tuple[str, np.ndarray] | None:
 
 _DATED = re.compile(r"(?<![a-z])(years?|dates?)(?![a-z])", re.IGNORECASE)
 _LEAST_YEAR, _MOST_YEAR = 1000, 2500
+
+
+def _has_groups(source: dict[str, Any], dated: str | None) -> bool:
+    """Return whether a run's file may have columns besides those of texts, names and years."""
+    reading, columns = source["reading"], []
+    with suppress(ValueError, OSError):
+        columns = counts.list_columns(Path(source["input"]), reading)
+    taken = {"", reading["text_column"], reading["id_column"], dated}
+    return not columns or not taken.issuperset(columns)
 
 
 def _has_columns(source: dict[str, Any]) -> bool:

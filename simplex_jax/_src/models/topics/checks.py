@@ -10,6 +10,9 @@ from simplex_jax._src.report.display import counted
 _RISE = 0.02
 """Least relative rise of the perplexity that matters."""
 
+_EARLY = 100
+"""Most passes before the first evaluation for it to show topics that are hardly trained."""
+
 _MANY_EMPTY = 0.05
 """Least fraction of documents without a word at which the reading is to be checked."""
 
@@ -39,7 +42,8 @@ def perplexity_warnings(
         return []
     first, last, lowest = measured[0], measured[-1], measured.min()
     noise = heldout.noise(measured)
-    if measured.size > 1 and last >= first + noise:
+    began = next(r for r in metrics if r.get("perplexity") is not None).get("passes") or 0
+    if began <= _EARLY and measured.size > 1 and last >= first + noise:
         return [
             f"The held-out perplexity did not fall: {first:,.4g} at first, {last:,.4g} at the end. "
             "The topics predict other documents no better than at the start: check the texts and "
