@@ -231,7 +231,7 @@ def test_what_cannot_be_answered_is_refused(place, tmp_path, given, says):
 def test_a_run_without_samples_is_refused(place, tmp_path):
     out = tmp_path / "effects.csv"
     said = refused("--model", place / "bare", "--by", "party", "--out", out)
-    assert f"{place / 'bare'} has kept" in said
+    assert f"{place / 'bare'} has no samples" in said
     assert "--keep-samples 50" in said
 
 

@@ -193,6 +193,9 @@ def test_labels_of_a_data_frame_are_kept():
     assert from_counts(pandas.DataFrame([[1, 2]])).vocabulary == ("w0", "w1")
     with pytest.raises(CorpusError, match=r"vocabulary word 1 .* repeats word 0, 'sea'"):
         from_counts(frame.set_axis(["sea", "sea"], axis=1))
+    numbers = frame.set_axis([1002, 1001.0], axis=1)  # as pivot tables of items have them
+    assert from_counts(numbers).vocabulary == ("1002", "1001")
+    assert from_counts(frame.set_axis([1, 0], axis=1)).vocabulary == ("1", "0")
     unit = vectors.from_array(frame, normalise=True)
     assert (unit.vocabulary, unit.names) == (("sea", "ant"), ("d1", "d2"))
 

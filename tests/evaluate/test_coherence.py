@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.evaluate import coherence
 
 WORDS = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 2, 4, 7], [3, 0, 6, 1]]
@@ -37,6 +38,8 @@ def test_by_hand():
     counts = sp.csr_array([[1, 1, 0, 2], [0, 3, 0, 1], [1, 1, 0, 1], [0, 0, 0, 1], [0, 0, 5, 1]])
     pair = [[0, 1], [0, 2], [0, 3], [1, 3]]
     result = coherence.coherence(pair, counts)
+    for given in (from_counts(counts), counts.toarray(), counts.toarray().tolist()):
+        np.testing.assert_array_equal(coherence.coherence(pair, given), result)
     half = np.log(0.4 / (0.4 * 0.6)) / -np.log(0.4)
     np.testing.assert_allclose(result, [half, -1, 0, 0], atol=1e-15)
     result = coherence.coherence(pair, counts, measure="u_mass")

@@ -70,6 +70,7 @@ def test_a_column_is_what_all_its_values_are(values, kind, expected):
         (["2020-01-02", "2021-01-01", "soon"], r"dates, .* 'soon' "),
         ([20200314, 19991231], r"numbers: if 20200314 .* 2020-03-14"),
         (["20200314", "19991231"], "numbers: if 20200314 is a date"),
+        ([202011, 202012, 202101], "numbers: if 202011 is a date"),
         (np.array([np.inf, 20200314, 19991231]), "numbers: if 20200314 is a date"),
     ],
 )
@@ -110,6 +111,8 @@ def test_categories_of_a_data_frame_are_groups_in_their_order(of):
     result = column("c", codes)
     assert (result.kind, result.groups) == ("group", ("3", "2", "1"))  # There is no 9.
     assert result.values.tolist() == [2, 0, -1, 1]
+    with_gaps = getattr(pandas, of)(pandas.Categorical([1.0, None, 2.5]))  # 1 became a float
+    assert column("c", with_gaps).groups == ("1", "2.5")
     sizes = pandas.Categorical(["small", "NA", "big", "small"], ["small", "big", "NA"])
     assert column("c", sizes).groups == ("small", "big")
     assert column("c", sizes).values.tolist() == [0, -1, 1, 0]

@@ -161,7 +161,7 @@ def from_counts(
             in a document in each row, in columns such as `document`, `term` and `count`, or a
             token in each row, in two such columns.
         vocabulary: V distinct non-empty words, or a dict that maps them to columns 0..V-1; by
-            default the column names of a data frame if they are texts, `var_names` of AnnData,
+            default the column names of a data frame, `var_names` of AnnData,
             otherwise `w0, w1, ...`.
         names: D document names; by default the index of a data frame, `obs_names` of AnnData,
             otherwise `0, 1, ...`.
@@ -253,11 +253,11 @@ def labels_of(
         vocabulary = values.var_names if vocabulary is None else vocabulary
         names = values.obs_names if names is None else names
     elif (columns := frames.names_of(values)) is not None:
-        if vocabulary is None and all(isinstance(column, str) for column in columns):
+        if vocabulary is None and columns != list(range(len(columns))):
             if _is_written_index(values, columns):
                 problem = f"the first column, {_UNNAMED!r}, numbers the rows, and is no word"
                 raise error_at(source, problem, "read the table with index_col=0")
-            vocabulary = columns
+            vocabulary = frames.texts_of("columns", columns)
         names = getattr(values, "index", None) if names is None else names  # polars has none
     if min(shape) < 1:
         raise error_at(source, f"the shape is {shape}", "give at least one document and one word")
@@ -287,6 +287,13 @@ def _is_written_index(table: Any, columns: Sequence[str]) -> bool:
         return False
     labels = np.asarray(table[_UNNAMED], np.float64)
     return bool((labels == np.floor(labels)).all()) and np.unique(labels).size == labels.size
+
+
+def counts_in(documents: Any, source: str) -> Any:
+    """Return the counts of a corpus, or a table of counts itself; what is not sparse is checked."""
+    if isinstance(documents, Corpus):
+        return documents.counts
+    return documents if sp.issparse(documents) else checked_counts(documents, source)
 
 
 def checked_counts(counts: Any, source: str, first: int = 0) -> sp.csr_array:
@@ -369,6 +376,8 @@ def _as_numbers(cells: np.ndarray) -> np.ndarray:
 
 def _other_kind(values: Any) -> tuple[str, str] | None:
     """Return what was given that is no table of numbers, and what to give instead."""
+    if isinstance(values, Corpus):
+        return "a Corpus", "give its counts"
     if isinstance(values, Mapping) and not sp.issparse(values):
         return "a dict", "give its values as a list, one document each, and its keys as names"
     if isinstance(values, Set):

@@ -55,7 +55,7 @@ _LIKE_DATES = re.compile(
     r"|\d{1,2}(\.|st|nd|rd|th)?[ -][^\W\d]{3,}\.?,?[ -]\d{4}|[^\W\d]{3,}\.? \d{1,2},? \d{4})"
     r"([ T,].*)?"
 )
-_COMPACT = re.compile(r"(18|19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
+_COMPACT = re.compile(r"(18|19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])?")
 
 
 def cells_of(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -257,7 +257,7 @@ def doubtful_dates(texts: Sequence[str]) -> str | None:
 
 
 def compact_dates(cells: np.ndarray) -> bool:
-    """Return whether all numbers could be dates without hyphens, such as 20200314."""
+    """Return whether all numbers could be dates without hyphens, such as 20200314 or 202003."""
     return len(cells) > 0 and all(
         number.is_integer() and _COMPACT.fullmatch(str(int(number))) for number in cells.tolist()
     )

@@ -15,12 +15,12 @@ import scipy.sparse as sp
 from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
-from simplex_jax._src.corpus.corpus import row_blocks
+from simplex_jax._src.corpus.corpus import Corpus, counts_in, row_blocks
 from simplex_jax._src.evaluate.matching import as_topics
 
 
 def coherence(
-    topics: ArrayLike, counts: sp.csr_array, *, measure: str = "npmi", top: int = 10
+    topics: ArrayLike, counts: Corpus | sp.csr_array, *, measure: str = "npmi", top: int = 10
 ) -> np.ndarray:
     """Return the coherence of every topic.
 
@@ -37,7 +37,8 @@ def coherence(
     Args:
         topics: Topics [K, V] as floating-point numbers (probabilities, or signed loadings of
             spherical topics), or word ids [K, n] as integers, the most probable first.
-        counts: Counts of the reference documents [D, V]: the training corpus or a larger one.
+        counts: The reference documents, a `Corpus` or counts [D, V]: the training corpus or a
+            larger one.
         measure: "npmi", "u_mass" or "c_v".
         top: Number of words per topic, at least 2; at most V are used. Ignored for word ids.
 
@@ -55,6 +56,7 @@ def coherence(
         [1.0, 0.5, -1.0]
     """
     arguments.choice("measure", measure, MEASURES)
+    counts = counts_in(counts, "counts")
     words = words_of(topics, counts.shape[1], top)
     scores = np.full(len(words), np.nan)
     for topic, joint in enumerate(_documents_together(words, counts)):

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from simplex_jax._src import arguments
+from simplex_jax._src.corpus.corpus import Corpus, counts_in
 from simplex_jax._src.evaluate.coherence import coherence
 from simplex_jax._src.evaluate.fits import Fitted, Topics
 
@@ -31,7 +32,7 @@ class Estimate(NamedTuple):
 def compare(
     fit: Callable[[int, int], Fitted | Topics],
     num_topics: Sequence[int],
-    counts: sp.csr_array,
+    counts: Corpus | sp.csr_array,
     *,
     repeats: int = 3,
     heldout: str | Callable[[Any], float] = "perplexity_average",
@@ -80,6 +81,7 @@ def compare(
     if not len(num_topics):
         raise ValueError("num_topics must have at least one number of topics")
     repeats = arguments.at_least("repeats", repeats, 1)
+    counts = counts_in(counts, "counts")
     entries = []
     for k in num_topics:
         heldout_values, coherences = np.empty((2, repeats))

@@ -131,7 +131,7 @@ def _placed(observed: Column, present: np.ndarray) -> Column:
 
 def _categorical(name: str, values: Any) -> Column:
     """Return groups for categories of any type: they may be numeric codes."""
-    categories = [str(category).strip() for category in values.dtype.categories]
+    categories = texts_of(name, values.dtype.categories)
     codes = np.asarray(getattr(values, "cat", values).codes)
     texts = ["" if code < 0 else categories[code] for code in codes]
     occurring = set(texts) - MISSING

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
 from simplex_jax._src.base import PyTree
-from simplex_jax._src.corpus.corpus import checked_counts
+from simplex_jax._src.corpus.corpus import Corpus, checked_counts, counts_in
 from simplex_jax._src.evaluate.fits import Fitted, Mixture, Record, Topics
 from simplex_jax._src.evaluate.matching import as_topics
 from simplex_jax._src.extras import needed
@@ -19,7 +19,7 @@ from simplex_jax._src.extras import needed
 def to_pyldavis(
     topics: ArrayLike,
     proportions: ArrayLike,
-    counts: sp.csr_array,
+    counts: Corpus | sp.csr_array,
     vocabulary: Sequence[str],
     *,
     top_terms: int = 3000,
@@ -56,7 +56,7 @@ def to_pyldavis(
     """
     table = as_topics("topics", topics).astype(np.float64)
     shares = np.asarray(proportions, np.float64)
-    counts = checked_counts(counts, "counts")
+    counts = checked_counts(counts_in(counts, "counts"), "counts")
     if counts.shape[1] != table.shape[1] or shares.shape != (counts.shape[0], len(table)):
         raise ValueError(
             f"topics {table.shape}, proportions {shares.shape} and counts {counts.shape} must be "
@@ -88,7 +88,7 @@ def to_pyldavis(
 
 _NONE = (
     "no samples are stored: give `fit` keep_samples (and no samples_dir); a fit that was streamed "
-    "or loaded from a file has none"
+    "or loaded from a file has none, and those of `dtm` cannot be exported: see its `samples`"
 )
 
 _MEASURED = ("log_predictive",)  # traces of evaluations, which may be fewer than the samples

@@ -122,8 +122,8 @@ class Fit(Results, Fitted):
     def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fit to a directory, with its report, as the command does, and return the path.
 
-        Samples of topics in memory (of `lda` and `sam`) go to `samples/`. Samples already in a
-        `samples_dir` stay there, and partitions of `hdp` and `dpm` are not written.
+        Samples of topics in memory (of `lda`, `dtm` and `sam`) go to `samples/`. Samples already in
+        a `samples_dir` stay there, and partitions of `hdp` and `dpm` are not written.
 
         Args:
             directory: The directory; created if it does not exist.

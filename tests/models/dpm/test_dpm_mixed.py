@@ -54,6 +54,11 @@ def test_the_fit(fitted):
     assert any("visits=" in value for value in fitted.examples[0][0]["values"])
 
 
+def test_a_column_of_which_no_value_is_known_is_told(fitted):
+    with pytest.warns(UserWarning, match=r"^column 'sex': .*'x'"):
+        fitted.transform({name: cells * 5 for name, cells in (NEW | {"sex": ["x", None]}).items()})
+
+
 def test_new_rows(fitted):
     shares = fitted.transform(NEW)
     assert shares.argmax(axis=1).tolist() == [1, 0]

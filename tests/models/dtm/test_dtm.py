@@ -135,6 +135,7 @@ def test_other_documents_find_their_slices():
         ({"times": ["1/2/1990", "x", "2000-01-01"]}, r"^times: 2 of 3 .* '1/2/1990' of 'doc0'"),
         ({"times": ["3/4/2020"] * 3}, r"^times: 3 of 3 .*several dates: write .* 2020-03-14$"),
         ({"times": [20200131, 20200201, 20210101]}, r"^times: 20200131 .* hyphens"),
+        ({"times": [202011, 202012, 202101]}, r"^times: 202011 .* hyphens"),
         ({"times": ["20200131", "20200201", "20210101"]}, r"^times: 20200131 "),
         ({"times": [1990, 1991, 1992], "predict": [20300101]}, r"^predict: 20300101 "),
         ({"times": [1990, 1991, 1992], "slices": [1, 2]}, r"^slices .*\[1, 2\]"),

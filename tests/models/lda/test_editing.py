@@ -234,7 +234,7 @@ def test_an_edited_fit_is_saved_and_loaded(fitted, counts, tmp_path):
     np.testing.assert_allclose(again.topics, edited.merge([0, 2]).topics, rtol=1e-6)
     with np.load(tmp_path / "run" / "doc_topics.npz") as shares:
         np.testing.assert_allclose(shares["other"], fitted.proportions[:, 0], atol=1e-6)
-    with pytest.raises(ValueError, match="kept no samples"):
+    with pytest.raises(ValueError, match="has no samples"):
         loaded.merge([0, 2])
 
 
@@ -245,6 +245,9 @@ def test_an_edited_fit_is_saved_and_loaded(fitted, counts, tmp_path):
         (lambda fit: fit.merge([[0, 1], [1, 2]]), "merge: topic 1 is given twice"),
         (lambda fit: fit.merge([[1, 2], 0]), r"^merge: .*list"),
         (lambda fit: fit.merge(["a"]), "merge: 'a'"),
+        (lambda fit: fit.merge(0), r"^merge: .*list"),
+        (lambda fit: fit.drop(0), r"^drop: .*list.* 0$"),
+        (lambda fit: fit.reorder("10"), r"^reorder: .*list"),
         (lambda fit: fit.drop([-1]), "drop: topic -1"),
         (lambda fit: fit.drop(range(5)), r"^drop: keep"),
         (lambda fit: fit.reorder([2, 2]), "reorder: topic 2 is given twice"),

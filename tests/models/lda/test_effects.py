@@ -225,7 +225,7 @@ def test_a_fit_without_samples_is_refused(corpus, fitted, tmp_path):
     bare = fit(corpus[0], 3, keep_samples=0, steps=20)
     with pytest.raises(ValueError, match=r"^the fit .*keep_samples=50"):
         lda.effects(bare, corpus[0], {"group": corpus[1]})
-    with pytest.raises(ValueError, match="kept no samples"):
+    with pytest.raises(ValueError, match="has no samples"):
         lda.effects(fitted, corpus[0], {"group": corpus[1]}, samples=tmp_path)
 
 

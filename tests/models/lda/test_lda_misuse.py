@@ -70,6 +70,18 @@ def test_documents_of_a_stream_are_checked(total):
         LDA(3, total_samples=total).partial_fit(np.eye(4, dtype=int))
 
 
+@pytest.mark.parametrize("model", [lda, hdp])
+def test_columns_without_names_are_as_many_as_those_of_the_fit(model):
+    """Those beyond were left out, and those that lack were empty, in silence."""
+    fit = model.fit(COUNTS, passes=2)
+    words = COUNTS.shape[1]
+    for other in (COUNTS[:, :-1], np.hstack([COUNTS, COUNTS])):
+        with pytest.raises(ValueError, match=rf" {other.shape[1]} columns .* {words}: "):
+            fit.transform(other)
+    bags = [[(0, 1), (1, 2)], [(words + 1, 3)]]  # numbers of words, of which others may be more
+    assert len(fit.transform(bags)) == 2
+
+
 def test_single_tokens_predict_nothing(kept):
     alone = np.eye(20, dtype=int)
     with pytest.raises(ValueError, match=r"^holdout 5: "):

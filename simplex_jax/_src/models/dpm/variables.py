@@ -206,6 +206,20 @@ def codes_of(texts: Iterable[str | None], values: Iterable[str]) -> np.ndarray:
     return np.array([number_of.get(text, np.nan) for text in texts])
 
 
+_SUSPICIOUS = 5  # values of a column, all of which are unknown
+
+
+def _warn_of_unknown(name: str, texts: Sequence[str | None], codes: np.ndarray) -> None:
+    """Warn that a model knows not one of a column's values; a few new values are normal."""
+    unknown = [text for text in texts if text is not None]
+    if len(unknown) >= _SUSPICIOUS and np.isnan(codes).all():
+        warnings.warn(
+            f"column {name!r}: the model has none of its values, such as {unknown[0]!r}, and takes "
+            "them for missing",
+            stacklevel=4,
+        )
+
+
 def codes_within(name: str, codes: np.ndarray, count: int) -> np.ndarray:
     """Return the codes of a category, float64 [n], with NaN for -1.
 
@@ -407,7 +421,9 @@ class Columns(NamedTuple):
         parts = []
         for name, kind, values in zip(self.columns, self.kinds, self.values, strict=True):
             if kind == "category":
-                parts.append(codes_of(texts_of(name, frame[name]), values))
+                texts = texts_of(name, frame[name])
+                parts.append(codes_of(texts, values))
+                _warn_of_unknown(name, texts, parts[-1])
             else:
                 parts.append(numbers_of(name, frame[name], kind))
         return np.stack(parts, axis=1)

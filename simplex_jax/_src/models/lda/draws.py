@@ -93,9 +93,9 @@ def load_samples(fitted: Any, directory: str | Path | None = None) -> list[Mappi
     if not samples:
         place = "the fit" if directory is None else str(Path(directory).parent)
         raise ValueError(
-            f"{place} has kept no samples of its topics, which show how uncertain they are: fit "
-            "again with, say, --keep-samples 50 (keep_samples=50), or for a loaded fit give their "
-            "directory: samples='run/samples'"
+            f"{place} has no samples of its topics, which show how uncertain they are: of a loaded "
+            "fit give their directory, samples='run/samples', or fit again with, say, "
+            "--keep-samples 50 (keep_samples=50)"
         )
     return samples
 

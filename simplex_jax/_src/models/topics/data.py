@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from simplex_jax._src.corpus import Corpus, device, from_counts, holdout, split_tokens
 from simplex_jax._src.corpus import digest as digest_of
-from simplex_jax._src.corpus.corpus import checked_counts
+from simplex_jax._src.corpus.corpus import checked_counts, numbered_words
 from simplex_jax._src.corpus.device import HostCorpus
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.corpus.text import count_texts
@@ -50,7 +50,16 @@ def as_data(corpus: Any, vocabulary: Sequence[str] | None = None) -> Corpus | St
         return corpus
     if vocabulary is None:
         return from_counts(corpus)
-    return even_empty(vocabulary, lambda: from_counts(corpus))
+    documents = even_empty(vocabulary, lambda: from_counts(corpus))
+    words, own = tuple(vocabulary), documents.vocabulary
+    unnamed = all(names == numbered_words(len(names)) for names in (words, own))
+    # Lists of pairs have columns up to the largest number that occurs.
+    if unnamed and len(words) != len(own) and hasattr(corpus, "shape"):
+        raise ValueError(
+            f"the documents have {len(own):,} columns without names, and those of the fit "
+            f"{len(words):,}: give the same columns, or name the words in both (vocabulary)"
+        )
+    return documents
 
 
 def is_stored(data: Training) -> bool:
