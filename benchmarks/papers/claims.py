@@ -277,7 +277,7 @@ def _simplex() -> list[_Claim]:
             _lda("lda_wikipedia_full", "SGRLD", "hybrid", "online VB")
             + "; at equal alpha and beta "
             + _lda("lda_wikipedia_common", "SGRLD", "hybrid", "online VB"),
-            "published length; the others' defaults",
+            "published length, at equal alpha and beta a third; the others' defaults",
         ),
         (
             "MLD, Theorem 4",
@@ -311,7 +311,7 @@ def _simplex() -> list[_Claim]:
             "not reproduced",
             "picture",
             _wikipedia("lda_wikipedia_full", "SMLD-approximate", "SGRLD"),
-            "3,000 updates for 2,000, step ours",
+            "3,000 updates, theirs 2,000; step ours",
         ),
         (
             "MLD 1(d)",

@@ -196,6 +196,7 @@ def test_labels_of_a_data_frame_are_kept():
     numbers = frame.set_axis([1002, 1001.0], axis=1)  # as pivot tables of items have them
     assert from_counts(numbers).vocabulary == ("1002", "1001")
     assert from_counts(frame.set_axis([1, 0], axis=1)).vocabulary == ("1", "0")
+    assert from_counts(frame.set_axis([" a", "a"], axis=1)).vocabulary == (" a", "a")
     unit = vectors.from_array(frame, normalise=True)
     assert (unit.vocabulary, unit.names) == (("sea", "ant"), ("d1", "d2"))
 

@@ -275,7 +275,7 @@ def test_numbers_may_be_the_names_of_columns(place, header):
 
 def test_a_line_of_column_names_is_not_taken_for_a_document_unsaid(place):
     path = saved(place, "x.csv", "id,Text\na,apple\n")
-    with pytest.warns(UserWarning, match=r"x\.csv:1: .*--text-column Text$"):
+    with pytest.warns(UserWarning, match=r"x\.csv:1: .*'Text' .*text_column"):
         assert len(read(path, text=EVERY_WORD, text_column="2").names) == 2
 
 

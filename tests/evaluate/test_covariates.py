@@ -85,6 +85,9 @@ def test_columns_of_names_are_groups_without_a_warning(recwarn):
         ["O'Neil", "2 b", "C3"],
         [True, False],
         ["1st", "2nd"],
+        ["12-34-5678", "98-76-5432"],
+        ["12 Main 1234", "Room 12 2020"],
+        ["10 per 1000", "Section 3, 1234"],
         ["Q1", "Q4"],
     ):
         assert column("c", values).kind == "group"

@@ -211,7 +211,8 @@ COUNTS = estimators.categorical(4)
         (lambda: SGMCMC(normal, partial(mld.build, form="dual")), "Leave out form='dual'"),
         (lambda: SGMCMC(normal, partial(gbm.build, mean=0.0, precision=1.0)), "one lognormal"),
         (lambda: SGMCMC(normal, print), r"^kernel builtins\.print .*estimator"),
-        (lambda: SGMCMC(normal, sgld.build(COUNTS, 0.1)), r"^kernel .*returns$"),
+        (lambda: SGMCMC(normal, sgld.build(COUNTS, 0.1)), r"^kernel .*returned$"),
+        (lambda: SGMCMC(normal, (sgld.build(COUNTS, 0.1), "real")), r"^kernel .*returned$"),
         (lambda: SGMCMC(normal, partial(sgld.build, stepsize=0.1)), r"'stepsize'; .*step_size"),
         (lambda: SGMCMC(normal, partial(sgld.build, COUNTS, 0.1)), r"sgld\.build .*by name$"),
         (

@@ -371,7 +371,12 @@ def write_titled(
 ) -> None:
     """Write the proportions of a fit's reported topics under the titles of these."""
     how = {"rest": fitted.leaves_rest, "titles": fitted.titles}
-    directory.write_proportions(out, names, len(fitted.topics), parts, **how)
+    # Errors that a model does not estimate are NaN.
+    known = (
+        (shares, None if errors is None or np.isnan(errors).all() else errors)
+        for shares, errors in parts
+    )
+    directory.write_proportions(out, names, len(fitted.topics), known, **how)
 
 
 def transform_command(model: str, *, error: str, rest: bool = False) -> Transform:

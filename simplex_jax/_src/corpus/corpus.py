@@ -161,8 +161,8 @@ def from_counts(
             in a document in each row, in columns such as `document`, `term` and `count`, or a
             token in each row, in two such columns.
         vocabulary: V distinct non-empty words, or a dict that maps them to columns 0..V-1; by
-            default the column names of a data frame, `var_names` of AnnData,
-            otherwise `w0, w1, ...`.
+            default the column names of a data frame, unless they count from 0, `var_names` of
+            AnnData, otherwise `w0, w1, ...`.
         names: D document names; by default the index of a data frame, `obs_names` of AnnData,
             otherwise `0, 1, ...`.
         source: Name of the counts in error messages, such as a file name.
@@ -185,7 +185,7 @@ def from_counts(
     """
     if frames.is_annotated(counts):
         source = "adata.X" if source == "counts" else source
-    elif _are_bags(counts):
+    elif are_bags(counts):
         counts = _of_bags(counts, 0 if vocabulary is None else len(vocabulary), source)
     elif (triple := frames.triple_in(counts)) is not None:
         if vocabulary is not None or names is not None:
@@ -217,7 +217,7 @@ def empty_corpus(vocabulary: Sequence[str], names: Sequence[str]) -> Corpus:
     return Corpus(sp.csr_array(shape, dtype=np.int32), tuple(vocabulary), tuple(names))
 
 
-def _are_bags(values: Any) -> bool:
+def are_bags(values: Any) -> bool:
     """Return whether these are lists of pairs, which no table of numbers is."""
     if not isinstance(values, list | tuple) or not all(isinstance(bag, list) for bag in values):
         return False
@@ -253,11 +253,14 @@ def labels_of(
         vocabulary = values.var_names if vocabulary is None else vocabulary
         names = values.obs_names if names is None else names
     elif (columns := frames.names_of(values)) is not None:
-        if vocabulary is None and columns != list(range(len(columns))):
+        if vocabulary is None and not _count_from_zero(columns):
             if _is_written_index(values, columns):
                 problem = f"the first column, {_UNNAMED!r}, numbers the rows, and is no word"
                 raise error_at(source, problem, "read the table with index_col=0")
-            vocabulary = frames.texts_of("columns", columns)
+            vocabulary = [
+                column if isinstance(column, str) else frames.texts_of("columns", [column])[0]
+                for column in columns
+            ]
         names = getattr(values, "index", None) if names is None else names  # polars has none
     if min(shape) < 1:
         raise error_at(source, f"the shape is {shape}", "give at least one document and one word")
@@ -281,7 +284,12 @@ def labels_of(
     return words, labels
 
 
-def _is_written_index(table: Any, columns: Sequence[str]) -> bool:
+def _count_from_zero(columns: Sequence[Any]) -> bool:
+    """Return whether columns are numbered, as pandas does where they have no names."""
+    return all(map(frames.is_number, columns)) and list(columns) == list(range(len(columns)))
+
+
+def _is_written_index(table: Any, columns: Sequence[Any]) -> bool:
     """Return whether the first column is the index of a data frame that was written to a file."""
     if columns[:1] != [_UNNAMED]:
         return False

@@ -49,10 +49,12 @@ _PERIOD = re.compile(
     r"\d{4}[ -]?(Q[1-4]|W\d{1,2})|(Q[1-4]|W\d{1,2})[ /-]?\d{4}|\d{1,2}[/.-]\d{4}|\d{4}[/.]\d{1,2}",
     re.IGNORECASE,
 )
+_OF_A_DAY, _OF_YEARS = r"(0?[1-9]|[12]\d|3[01])", r"(1[5-9]|20)\d\d"
 _LIKE_DATES = re.compile(
     r"([^\W\d]{2,}\.?,? )?"  # a weekday
-    r"(\d{4}([-/. ])\d{1,2}\3\d{1,2}|\d{1,2}([-/. ])\d{1,2}\4\d{4}"
-    r"|\d{1,2}(\.|st|nd|rd|th)?[ -][^\W\d]{3,}\.?,?[ -]\d{4}|[^\W\d]{3,}\.? \d{1,2},? \d{4})"
+    rf"({_OF_YEARS}(?P<a>[-/]){_OF_A_DAY}(?P=a){_OF_A_DAY}"
+    rf"|{_OF_A_DAY}(?P<b>[-/.]){_OF_A_DAY}(?P=b){_OF_YEARS}"
+    rf"|{_OF_A_DAY}(\.|st|nd|rd|th)?[ -][^\W\d]{{3,}}\.?,?[ -]{_OF_YEARS})"
     r"([ T,].*)?"
 )
 _COMPACT = re.compile(r"(18|19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])?")

@@ -42,8 +42,8 @@ def from_array(
     Args:
         values: [D, V], documents in rows: anything `numpy.asarray` accepts, a data frame, or any
             SciPy sparse matrix or array. Finite numbers, rows of length 1.
-        vocabulary: V distinct non-empty words; by default the column names of a data frame if they
-            are texts, otherwise `w0, w1, ...`.
+        vocabulary: V distinct non-empty words; by default the column names of a data frame unless
+            they count from 0, otherwise `w0, w1, ...`.
         names: D document names; by default the index of a data frame, otherwise `0, 1, ...`.
         normalise: Accept rows of any length but 0.
         source: Name of the vectors in error messages, such as a file name.

@@ -1,7 +1,5 @@
 """Random words for the draws, from a threefry hash that XLA fuses into the calling code."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,12 +45,12 @@ def key_words(key: jax.Array) -> jax.Array:
 
 
 def _data_of(key: jax.Array) -> jax.Array:
-    """Return the words of a key; raise a ValueError if there are several keys."""
+    """Return the words of a key; raise a ValueError for an array of keys."""
     data = jax.random.key_data(key)
     if data.ndim != 1:
         raise ValueError(
-            f"key must be a single key; it has {math.prod(data.shape[:-1])} of them, "
-            f"{list(data.shape[:-1])}: use jax.vmap for draws by each"
+            f"key must be a single key, not an array of keys of shape {data.shape[:-1]}: use "
+            "jax.vmap to draw by each"
         )
     return data
 
@@ -112,6 +110,7 @@ def use_up(key: jax.Array) -> None:
 
     The result is dropped, so the compiled program does not contain it.
     """
+    _data_of(key)
     jax.random.split(key)
 
 

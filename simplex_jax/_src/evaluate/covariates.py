@@ -115,7 +115,7 @@ def _numeric_column(name: str, numbers: np.ndarray, present: np.ndarray) -> Colu
     if compact_dates(finite):
         warnings.warn(
             f"column {name!r} is taken for numbers: if {finite[0]:.0f} is a date, write it with "
-            "hyphens, as 2020-03-14",
+            "hyphens, as 2020-03-14 or 2020-03",
             stacklevel=3,
         )
     return _placed(Column(name, "number", numbers * 1.0, ()), present)

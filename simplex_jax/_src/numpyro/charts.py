@@ -133,17 +133,17 @@ class Group(NamedTuple):
 
 def sampler(kernel: Build | Sampler) -> Sampler:
     """Return a sampler with its chart, or raise a ValueError if it cannot be used."""
-    built = isinstance(kernel, Kernel)
-    if isinstance(kernel, tuple) and len(kernel) == 2 and not built:
+    if isinstance(kernel, tuple) and len(kernel) == 2 and not isinstance(kernel, Kernel):
         kernel = Sampler(*kernel)
+    function = kernel.build if isinstance(kernel, Sampler) else getattr(kernel, "func", kernel)
+    if not callable(function):
+        built = isinstance(function, Kernel)
+        raise ValueError(
+            "kernel must be the build function of a sampler, its options frozen, such as "
+            "functools.partial(sgld.build, step_size=1e-3), or a pair of it and its coordinates; "
+            f"it is {'a kernel, which build has returned' if built else repr(kernel)}"
+        )
     if not isinstance(kernel, Sampler):
-        function = getattr(kernel, "func", kernel)
-        if not callable(function):
-            raise ValueError(
-                "kernel must be the build function of a sampler, its options frozen, such as "
-                "functools.partial(sgld.build, step_size=1e-3), or a pair of it and its "
-                f"coordinates; it is {'what it returns' if built else repr(kernel)}"
-            )
         if function in _UNFIT:
             raise ValueError(f"kernel {build_name(kernel)} cannot be used here: {_UNFIT[function]}")
         kernel = Sampler(kernel, _CHARTS.get(function, REAL).name)
@@ -157,6 +157,8 @@ def sampler(kernel: Build | Sampler) -> Sampler:
         raise ValueError(f"kernel {build_name(build)} cannot be used here {reason}")
     target = "log_density" if chart.is_exact else "estimator"
     if target not in parameters:
+        if target in inspect.signature(getattr(build, "func", build)).parameters:
+            raise ValueError(f"options of kernel {build_name(build)} must be frozen by name")
         raise ValueError(f"kernel {build_name(build)} does not take {_NAMED[target]}")
     # A manifold of their own is for kernels that else are given spheres.
     supplied = chart.given - {"manifold"} & getattr(build, "keywords", {}).keys()
@@ -182,10 +184,8 @@ def sampler(kernel: Build | Sampler) -> Sampler:
 
 
 def _parameters(build: Build) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a sampler; raise a ValueError if it is not frozen right."""
+    """Return the parameters of a sampler; raise a ValueError if it lacks one that is frozen."""
     function = getattr(build, "func", build)
-    if getattr(build, "args", ()):
-        raise ValueError(f"options of kernel {build_name(build)} must be frozen by name")
     known = inspect.signature(function).parameters
     others = getattr(build, "keywords", {}).keys() - known.keys()
     if others and all(p.kind != p.VAR_KEYWORD for p in known.values()):

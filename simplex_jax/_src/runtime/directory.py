@@ -245,19 +245,18 @@ def _write_csv(
 ) -> None:
     others = iter(parts)
     first = next(others, None)
-    known = first is None or (first[1] is not None and not np.isnan(first[1]).all())
+    known = first is None or first[1] is not None
 
     def rows() -> Iterator[Sequence[object]]:
         remaining = iter(names)
         for shares, errors in itertools.chain([] if first is None else [first], others):
-            written: list[list[str]] = [[]] * len(shares)
-            if known and errors is not None:
-                written = [[f"{error:.2g}"] for error in errors]
+            written = np.full(len(shares), np.nan) if errors is None else errors
             if rest:
                 shares = np.column_stack([shares, remainder(shares)])
             # Names come last in zip, so that the end of a part does not consume a name.
             for error, row, name in zip(written, shares, remaining, strict=False):
-                yield name, *error, *(f"{x:.5g}" for x in row)
+                told = "" if np.isnan(error) else f"{error:.2g}"
+                yield name, *[told][:known], *(f"{x:.5g}" for x in row)
 
     titles = "document", *["error"][:known], *columns, *["other"][:rest]
     output.write_csv(path, titles, rows())

@@ -81,7 +81,7 @@ def to_optax(build: Build, key: jax.Array, size: float = 1, **options: Any) -> A
 
     sampler = getattr(build, "func", build)
     first = next(iter(inspect.signature(sampler).parameters), None)
-    if first != "estimator" or sampler in _OF_OTHER_ESTIMATES:
+    if first == "log_density" or sampler in _OF_OTHER_ESTIMATES:
         raise ValueError(
             "to_optax is for samplers that take an estimator of gradients, such as sgld, or of "
             f"counts, such as scir: not for {build_name(build)}"

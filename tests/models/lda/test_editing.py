@@ -247,6 +247,7 @@ def test_an_edited_fit_is_saved_and_loaded(fitted, counts, tmp_path):
         (lambda fit: fit.merge(["a"]), "merge: 'a'"),
         (lambda fit: fit.merge(0), r"^merge: .*list"),
         (lambda fit: fit.drop(0), r"^drop: .*list.* 0$"),
+        (lambda fit: fit.drop(np.array(0)), r"^drop: .*list"),
         (lambda fit: fit.reorder("10"), r"^reorder: .*list"),
         (lambda fit: fit.drop([-1]), "drop: topic -1"),
         (lambda fit: fit.drop(range(5)), r"^drop: keep"),

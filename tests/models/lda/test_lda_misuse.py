@@ -76,8 +76,15 @@ def test_columns_without_names_are_as_many_as_those_of_the_fit(model):
     fit = model.fit(COUNTS, passes=2)
     words = COUNTS.shape[1]
     for other in (COUNTS[:, :-1], np.hstack([COUNTS, COUNTS])):
-        with pytest.raises(ValueError, match=rf" {other.shape[1]} columns .* {words}: "):
-            fit.transform(other)
+        for given in (other, other.tolist()):
+            with pytest.raises(ValueError, match=rf" {other.shape[1]} columns .* {words}: "):
+                fit.transform(given)
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(COUNTS)
+    for columns in (slice(None, None, -1), [0, *range(2, words)]):
+        some = np.zeros_like(COUNTS)
+        some[:, columns] = COUNTS[:, columns]
+        np.testing.assert_array_equal(fit.transform(frame.iloc[:, columns]), fit.transform(some))
     bags = [[(0, 1), (1, 2)], [(words + 1, 3)]]  # numbers of words, of which others may be more
     assert len(fit.transform(bags)) == 2
 

@@ -254,8 +254,9 @@ def _warn_of_titles(first: Record, column: str, path: Path) -> None:
     titles = [title.casefold() for title in _stripped(first).fields]
     if place < len(titles) and titles[place] in TEXT:
         warnings.warn(
-            f"{path}:{first.line}: the first line, which is taken for a document, seems to have "
-            f"column names: then give --text-column {_stripped(first).fields[place]}",
+            f"{printable(str(path))}:{first.line}: the first line, which is taken for a document, "
+            f"seems to have column names: then give {printable(_stripped(first).fields[place])!r} "
+            "as the column of texts (--text-column, text_column)",
             stacklevel=2,
         )
 

@@ -134,7 +134,7 @@ def warn_of_numbers(name: str, observed: np.ndarray | Sequence[Any]) -> None:
         reason = table_cells.doubtful_numbers(observed)
     if reason is None and _are_dates(table_cells.texts_of(name, observed)):
         reason = (
-            f"its cells are dates, such as {texts[0]!r}: give numbers, such as days from a date on"
+            f"its cells may be dates, such as {texts[0]!r}: give numbers, such as days since a date"
         )
     if reason is not None:
         warnings.warn(

@@ -310,7 +310,7 @@ def _read(name: str, times: Any) -> Column:
     if read.kind == "number" and compact_dates(values := read.values[np.isfinite(read.values)]):
         raise ValueError(
             f"{name}: {values[0]:.0f} may be a date or a number: write dates with hyphens, as "
-            "2020-03-14; of numbers subtract the first"
+            "2020-03-14 or 2020-03; of numbers subtract the first"
         )
     return read
 

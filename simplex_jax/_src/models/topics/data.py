@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from simplex_jax._src.corpus import Corpus, device, from_counts, holdout, split_tokens
+from simplex_jax._src.corpus import Corpus, device, frames, from_counts, holdout, split_tokens
 from simplex_jax._src.corpus import digest as digest_of
-from simplex_jax._src.corpus.corpus import checked_counts, numbered_words
+from simplex_jax._src.corpus.corpus import are_bags, checked_counts, numbered_words
 from simplex_jax._src.corpus.device import HostCorpus
 from simplex_jax._src.corpus.store import Stored
 from simplex_jax._src.corpus.text import count_texts
@@ -50,14 +50,18 @@ def as_data(corpus: Any, vocabulary: Sequence[str] | None = None) -> Corpus | St
         return corpus
     if vocabulary is None:
         return from_counts(corpus)
-    documents = even_empty(vocabulary, lambda: from_counts(corpus))
-    words, own = tuple(vocabulary), documents.vocabulary
-    unnamed = all(names == numbered_words(len(names)) for names in (words, own))
-    # Lists of pairs have columns up to the largest number that occurs.
-    if unnamed and len(words) != len(own) and hasattr(corpus, "shape"):
+    words, columns = tuple(vocabulary), frames.names_of(corpus)
+    own = None
+    unnamed = words == numbered_words(len(words))
+    if unnamed and columns and all(frames.is_number(c) and c in range(len(words)) for c in columns):
+        own = [f"w{int(column)}" for column in columns]  # some of those of the fit, in any order
+    documents = even_empty(vocabulary, lambda: from_counts(corpus, own))
+    names = documents.vocabulary
+    unnamed &= own is None and names == numbered_words(len(names)) and not are_bags(corpus)
+    if unnamed and len(words) != len(names):
         raise ValueError(
-            f"the documents have {len(own):,} columns without names, and those of the fit "
-            f"{len(words):,}: give the same columns, or name the words in both (vocabulary)"
+            f"the documents have {len(names):,} columns without names, and those of the fit "
+            f"{len(words):,}: give the same columns"
         )
     return documents
 

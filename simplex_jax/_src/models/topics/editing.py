@@ -71,12 +71,20 @@ class Trained(NamedTuple):
         return rows
 
 
+def listed(name: str, topics: Any) -> list[Any]:
+    """Return topics, or lists of them, as a list."""
+    try:
+        if not isinstance(topics, str | bytes):
+            return list(topics)
+    except TypeError:
+        pass
+    raise ValueError(f"{name}: give a list of topics, not {topics!r}")
+
+
 def numbers(name: str, topics: Iterable[Any], number: int) -> list[int]:
     """Return numbers of topics, checked: each from 0 to `number` - 1, and none twice."""
     result: list[int] = []
-    if isinstance(topics, str) or not isinstance(topics, Iterable):
-        raise ValueError(f"{name}: give a list of topics, not {topics!r}")
-    for topic in topics:
+    for topic in listed(name, topics):
         try:
             place = operator.index(topic)
         except TypeError:
@@ -94,11 +102,10 @@ def merging(groups: Iterable[Any], number: int) -> list[tuple[int, ...]]:
 
     A merged topic is where the first of its parts was.
     """
-    given: list[Any] = list(groups) if isinstance(groups, Iterable) else []
+    given = listed("merge", groups)
     if given and (isinstance(given[0], str) or not isinstance(given[0], Iterable)):
         given = [given]
-    lists = all(isinstance(group, Iterable) and not isinstance(group, str) for group in given)
-    if not lists or not isinstance(groups, Iterable):
+    if any(not isinstance(group, Iterable) or isinstance(group, str) for group in given):
         raise ValueError("merge: give one list of topics, or a list of such lists")
     merged = [numbers("merge", group, number) for group in given]
     every = numbers("merge", (k for group in merged for k in group), number)
