@@ -595,6 +595,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "lda_wikipedia_common": lda_wikipedia,
     "lda_wikipedia_published": lda_wikipedia,
     "lda_wikipedia_full": lda_wikipedia,
+    "lda_wikipedia_gibbs": lda_wikipedia,
     "mld_figure1d": mld_figure1d,
     "lda_nips": lda_nips,
     "dpm_msweb": dpm,
