@@ -32,6 +32,7 @@ from simplex_jax._src.models import files
 from simplex_jax._src.models.pipeline import Progress
 from simplex_jax._src.models.records import Model, Plan
 from simplex_jax._src.models.topics import data
+from simplex_jax._src.models.topics.fits import CountFit
 from simplex_jax._src.options import declarations
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory, saved
@@ -370,13 +371,15 @@ def write_titled(
     fitted: Any, names: Sequence[str], parts: Iterable[directory.Part], out: Path
 ) -> None:
     """Write the proportions of a fit's reported topics under the titles of these."""
-    how = {"rest": fitted.leaves_rest, "titles": fitted.titles}
-    # Errors that a model does not estimate are NaN.
-    known = (
-        (shares, None if errors is None or np.isnan(errors).all() else errors)
-        for shares, errors in parts
+    directory.write_proportions(
+        out,
+        names,
+        len(fitted.topics),
+        parts,
+        with_errors=isinstance(fitted, CountFit),
+        rest=fitted.leaves_rest,
+        titles=fitted.titles,
     )
-    directory.write_proportions(out, names, len(fitted.topics), known, **how)
 
 
 def transform_command(model: str, *, error: str, rest: bool = False) -> Transform:

@@ -207,6 +207,7 @@ def write_proportions(
     num_topics: int,
     parts: Iterable[Part],
     *,
+    with_errors: bool = True,
     rest: bool = False,
     titles: Sequence[str] = (),
 ) -> None:
@@ -214,14 +215,15 @@ def write_proportions(
 
     A `.csv` file has a line for each document, and heads the column of topic 7 `topic_7`, with the
     name of the topic after it if `titles` [K] has one; any other is an `.npz` of arrays,
-    `proportions` float32 [D, K], and `documents`, their names. Where errors are known both have
-    `error`, and with `rest` `other`, what the proportions of a document leave of 1.
+    `proportions` float32 [D, K], `documents`, their names, and `error` float32 [D] where errors are
+    known; a `.csv` file has a column of them `with_errors`. With `rest` both have a column `other`,
+    what the proportions of a document leave of 1.
     """
     counted = _counted(parts, len(names))
     if Path(path).suffix.lower() == ".csv":
         own = titles or [""] * num_topics
         columns = [f"topic_{topic} {own[topic]}".rstrip() for topic in range(num_topics)]
-        _write_csv(path, names, columns, counted, rest)
+        _write_csv(path, names, columns, counted, with_errors, rest)
     else:
         _write_npz(path, names, num_topics, counted, rest)
 
@@ -241,24 +243,21 @@ def _write_csv(
     names: Sequence[str],
     columns: Sequence[str],
     parts: Iterable[Part],
+    with_errors: bool,
     rest: bool,
 ) -> None:
-    others = iter(parts)
-    first = next(others, None)
-    known = first is None or first[1] is not None
-
     def rows() -> Iterator[Sequence[object]]:
         remaining = iter(names)
-        for shares, errors in itertools.chain([] if first is None else [first], others):
+        for shares, errors in parts:
             written = np.full(len(shares), np.nan) if errors is None else errors
             if rest:
                 shares = np.column_stack([shares, remainder(shares)])
             # Names come last in zip, so that the end of a part does not consume a name.
             for error, row, name in zip(written, shares, remaining, strict=False):
                 told = "" if np.isnan(error) else f"{error:.2g}"
-                yield name, *[told][:known], *(f"{x:.5g}" for x in row)
+                yield name, *[told][:with_errors], *(f"{x:.5g}" for x in row)
 
-    titles = "document", *["error"][:known], *columns, *["other"][:rest]
+    titles = "document", *["error"][:with_errors], *columns, *["other"][:rest]
     output.write_csv(path, titles, rows())
 
 
