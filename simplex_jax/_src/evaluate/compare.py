@@ -48,8 +48,8 @@ def compare(
         fit: `(K, seed) -> fit`: a fit of `lda.fit`, `sam.fit` or `hdp.fit`, a fitted topic
             estimator of `simplex_jax.sklearn`, or `evaluate.Topics` from another program.
         num_topics: The K to compare.
-        counts: Reference documents for the coherence [D, V]; ideally not the training documents, to
-            whose noise topics of a large K fit.
+        counts: Reference documents for the coherence, a `Corpus` or counts [D, V]; ideally not the
+            training documents, to whose noise topics of a large K fit.
         repeats: Number of fits of each K, with seeds 0, 1, ...
         heldout: Name of the held-out measure in the last metrics record of a fit with held-out
             documents; "log_perplexity_average" for spherical models. Or a function of the fit:

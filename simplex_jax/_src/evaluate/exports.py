@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src import arguments
 from simplex_jax._src.base import PyTree
-from simplex_jax._src.corpus.corpus import Corpus, checked_counts, counts_in
+from simplex_jax._src.corpus.corpus import Corpus, checked_counts
 from simplex_jax._src.evaluate.fits import Fitted, Mixture, Record, Topics
 from simplex_jax._src.evaluate.matching import as_topics
 from simplex_jax._src.extras import needed
@@ -33,7 +33,7 @@ def to_pyldavis(
     Args:
         topics: Word probabilities, [K, V], such as `Fit.topics`.
         proportions: Topic proportions of the documents, [D, K], such as `Fit.proportions`.
-        counts: Word counts of the documents, integers [D, V].
+        counts: The documents, a `Corpus` or counts [D, V].
         vocabulary: The V words.
         top_terms: Number of words to keep, at least 2.
 
@@ -56,7 +56,7 @@ def to_pyldavis(
     """
     table = as_topics("topics", topics).astype(np.float64)
     shares = np.asarray(proportions, np.float64)
-    counts = checked_counts(counts_in(counts, "counts"), "counts")
+    counts = checked_counts(counts.counts if isinstance(counts, Corpus) else counts, "counts")
     if counts.shape[1] != table.shape[1] or shares.shape != (counts.shape[0], len(table)):
         raise ValueError(
             f"topics {table.shape}, proportions {shares.shape} and counts {counts.shape} must be "

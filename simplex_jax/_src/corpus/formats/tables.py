@@ -250,13 +250,12 @@ def _table(
 
 def _warn_of_titles(first: Record, column: str, path: Path) -> None:
     """Warn of a first record that seems to have column names, where columns have numbers."""
-    place = int(column) - 1
-    titles = [title.casefold() for title in _stripped(first).fields]
-    if place < len(titles) and titles[place] in TEXT:
+    titles = dict(zip(numbered(len(first.fields), 1), _stripped(first).fields, strict=True))
+    if (title := titles.get(column, "")).casefold() in TEXT:
         warnings.warn(
             f"{printable(str(path))}:{first.line}: the first line, which is taken for a document, "
-            f"seems to have column names: then give {printable(_stripped(first).fields[place])!r} "
-            "as the column of texts (--text-column, text_column)",
+            f"seems to have column names: then give {printable(title)!r} as the column of texts "
+            "(--text-column, text_column)",
             stacklevel=2,
         )
 

@@ -23,9 +23,9 @@ from simplex_jax._src.models.dpm.clusters import assign
 from simplex_jax._src.models.dpm.data import Data, Given, as_data, whole_weights
 from simplex_jax._src.models.dpm.report import (
     describe_clusters,
-    held_out,
     number_of_clusters,
     variables_of,
+    without_held_out,
 )
 from simplex_jax._src.models.dpm.variables import Columns, Words
 from simplex_jax._src.models.pipeline import Progress
@@ -236,7 +236,7 @@ def _announce(plan: Plan) -> str:
 def _outcome(fitted: Fit) -> str:
     """Describe the clusters, one line each, the largest first."""
     variables, clusters = variables_of(fitted), fitted.clusters
-    lines = [f"{number_of_clusters(fitted)}.{held_out(fitted)}".removesuffix(".")]
+    lines = [number_of_clusters(fitted) + without_held_out(fitted)]
     lines += [
         f"{cluster:4d} {clusters.sizes[cluster]:8,.0f} rows ({clusters.lower[cluster]:,.0f} to "
         f"{clusters.upper[cluster]:,.0f})  " + ", ".join(words)

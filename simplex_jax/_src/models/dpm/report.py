@@ -227,10 +227,10 @@ def describe_clusters(variables: Variables, clusters: Clusters, count: int) -> l
     return [[one.text() for one in those] for those in estimates_of(variables, clusters, count)]
 
 
-def held_out(fitted: Fit) -> str:
-    """Return a sentence on the rows that the sizes of clusters leave out, if there are any."""
+def without_held_out(fitted: Fit) -> str:
+    """Return, to end a sentence, how many rows the sizes of clusters leave out; "" if none."""
     count = int(fitted.held_out.sum())
-    return f" Sizes are without {counted(count, 'held-out row')}." if count else ""
+    return f"; sizes are without {counted(count, 'held-out row')}" if count else ""
 
 
 def context(fitted: Fit, top_values: int) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def context(fitted: Fit, top_values: int) -> dict[str, Any]:
     return {
         "title": f"{counted(fitted.num_clusters, 'cluster')} of {len(fitted.names):,} rows",
         "lead": f"Dirichlet-process mixture, {settings.sampler} slice sampler with "
-        f"{settings.counts} counts{chains}, seed {settings.seed}.{held_out(fitted)}",
+        f"{settings.counts} counts{chains}, seed {settings.seed}{without_held_out(fitted)}.",
         "sections": _SECTIONS,
         "tiles": [
             ("clusters in the samples", _range(fitted)),

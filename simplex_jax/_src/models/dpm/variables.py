@@ -211,11 +211,11 @@ _SUSPICIOUS = 5  # values of a column, all of which are unknown
 
 def _warn_of_unknown(name: str, texts: Sequence[str | None], codes: np.ndarray) -> None:
     """Warn that a model knows not one of a column's values; a few new values are normal."""
-    unknown = [text for text in texts if text is not None]
-    if len(unknown) >= _SUSPICIOUS and np.isnan(codes).all():
+    observed = [text for text in texts if text is not None]
+    if len(observed) >= _SUSPICIOUS and np.isnan(codes).all():
         warnings.warn(
-            f"column {name!r}: the model has none of its values, such as {unknown[0]!r}, and takes "
-            "them for missing",
+            f"column {name!r}: the model has none of its values, such as {observed[0]!r}, and "
+            "takes them for missing",
             stacklevel=4,
         )
 

@@ -71,7 +71,7 @@ class Trained(NamedTuple):
         return rows
 
 
-def listed(name: str, topics: Any) -> list[Any]:
+def _as_list(name: str, topics: Any) -> list[Any]:
     """Return topics, or lists of them, as a list."""
     try:
         if not isinstance(topics, str | bytes):
@@ -84,7 +84,7 @@ def listed(name: str, topics: Any) -> list[Any]:
 def numbers(name: str, topics: Iterable[Any], number: int) -> list[int]:
     """Return numbers of topics, checked: each from 0 to `number` - 1, and none twice."""
     result: list[int] = []
-    for topic in listed(name, topics):
+    for topic in _as_list(name, topics):
         try:
             place = operator.index(topic)
         except TypeError:
@@ -102,7 +102,7 @@ def merging(groups: Iterable[Any], number: int) -> list[tuple[int, ...]]:
 
     A merged topic is where the first of its parts was.
     """
-    given = listed("merge", groups)
+    given = _as_list("merge", groups)
     if given and (isinstance(given[0], str) or not isinstance(given[0], Iterable)):
         given = [given]
     if any(not isinstance(group, Iterable) or isinstance(group, str) for group in given):
