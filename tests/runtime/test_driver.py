@@ -1,6 +1,7 @@
 import functools
 import io
 import json
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 from support.cut_runs import look_after_every_step
 from support.marks import slow_but
 
+from simplex_jax import dpm
 from simplex_jax._src import base, batches, estimators, gradients, schedules
 from simplex_jax._src.runtime import driver, hooks
 from simplex_jax._src.samplers import sgld, sgrld, smld
@@ -79,25 +81,88 @@ def test_a_resumed_run_continues_the_samples(thin, key, state, reference):
 def test_one_program_serves_chunks_of_all_lengths(key, state):
     run = functools.partial(driver.run, key, KERNEL, stream=STREAM, chunk=10)
     state, _ = run(state=state, num_steps=10)
-    compiled = driver._advance._cache_size()
+    compiled = driver._program()._cache_size()
     for steps in (1, 13, 27):
         state, _ = run(state=state, num_steps=steps)
-    assert driver._advance._cache_size() == compiled
+    assert driver._program()._cache_size() == compiled
+
+
+@pytest.fixture
+def compiled():
+    """A function that returns how often the program of runs was compiled since the last call."""
+    for thread in threading.enumerate():  # of a fit that has failed
+        if thread.name == "compile_ahead":
+            thread.join()
+    times = []
+
+    def listen(event, seconds, **more):
+        if event.endswith("backend_compile_duration") and more.get("fun_name") == "jit(_advance)":
+            times.append(seconds)
+
+    def count():
+        found = len(times)
+        times.clear()
+        return found
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield count
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+OPTIONS = {"xla_backend_optimization_level": 1}
+AHEAD = {"collect": driver.nothing, "compiler_options": OPTIONS}
+
+
+def shapes_of(state):
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+
+
+def test_a_program_compiled_ahead_is_used(key, state, compiled):
+    driver.compile_ahead(key, KERNEL, shapes_of(state), STREAM, chunk=77, **AHEAD)()
+    assert compiled() == 1
+    end, _ = driver.run(key, KERNEL, state, STREAM, 20, chunk=77, **AHEAD)
+    assert compiled() == 0
+    same(end.position, driver.run(key, KERNEL, state, STREAM, 20, chunk=77)[0].position)
+
+
+def test_it_is_that_of_the_contexts_of_the_run(key, state, compiled):
+    with jax.default_matmul_precision("highest"):
+        driver.compile_ahead(key, KERNEL, shapes_of(state), STREAM, chunk=78, **AHEAD)()
+        assert compiled() == 1
+        driver.run(key, KERNEL, state, STREAM, 20, chunk=78, **AHEAD)
+        assert compiled() == 0
+
+
+def test_what_cannot_be_compiled_is_an_error_of_the_run(key, state):
+    options = {"collect": driver.nothing, "compiler_options": {"no_such_option": 1}}
+    driver.compile_ahead(key, KERNEL, shapes_of(state), STREAM, chunk=79, **options)()
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no_such_option"):
+        driver.run(key, KERNEL, state, STREAM, 20, chunk=79, **options)
+
+
+def test_a_mixture_compiles_its_updates_once(compiled):
+    rows = np.random.default_rng(0).normal(size=(50, 1))
+    dpm.fit(rows, dpm.families.diagonal_gaussian_of(rows), passes=1, split_merge=0, progress=False)
+    assert compiled() == 1
 
 
 def test_data_are_arguments_of_the_program(key):
     stream = batches.uniform(np.zeros(100_000, np.int32), 5)
     state = KERNEL.init(key, jnp.ones(4))
-    text = driver._advance.lower(
-        tuple(jax.random.split(key)),
-        base.as_pytree(KERNEL.update),
-        base.as_pytree(driver.position_of),
-        base.as_pytree(stream),
-        state,
-        1,
-        thin=1,
-        slots=3,
-    ).as_text()
+    text = (
+        driver._program()
+        .lower(
+            tuple(jax.random.split(key)),
+            base.as_pytree(KERNEL.update),
+            base.as_pytree(driver.position_of),
+            base.as_pytree(stream),
+            state,
+            1,
+            thin=1,
+            slots=3,
+        )
+        .as_text()
+    )
     assert len(text) < 200_000
 
 

@@ -4,9 +4,10 @@ import bisect
 import contextlib
 import functools
 import math
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,7 @@ from simplex_jax._src.base import (
 )
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.draws.keys import fold_in, split
-from simplex_jax._src.runtime import feed, processes
+from simplex_jax._src.runtime import feed, processes, programs
 from simplex_jax._src.runtime.hooks import Callback, Calls, Event, calls_of
 
 _MOST_STEPS = 2**31 - 2  # largest interval, since steps are int32
@@ -67,6 +68,7 @@ def run(
     first_step: int | None = None,
     seconds: float = 0.0,
     grow: Grow | None = None,
+    compiler_options: Mapping[str, Any] | None = None,
 ) -> tuple[State, PyTree]:
     """Do `num_steps` updates of a kernel.
 
@@ -104,6 +106,7 @@ def run(
             leaves the state unchanged, including its step, and so do those after it. `grow` then
             returns a larger state, a program is compiled for it, and the same update is done with
             its own key and batch. Collected values must not change their shapes.
+        compiler_options: Options of XLA for the program, as those of `jax.jit`.
 
     Returns:
         The last state, and the trace: all collected values, as NumPy arrays stacked along a new
@@ -143,16 +146,9 @@ def run(
     last = step + num_steps
     if max_seconds is not None and 0 < max_seconds <= seconds:
         last = step  # a continued run that has reached its time limit
-    advance = functools.partial(
-        _advance,
-        split(key),
-        as_pytree(kernel.update),
-        as_pytree(collect),
-        thin=thin,
-        slots=(chunk - 1) // thin + 2,
-    )
+    program = _program(compiler_options)
     loop = _Loop(
-        advance,
+        functools.partial(program, *_fixed(key, kernel, collect), **_sizes(thin, chunk)),
         feed.Reader(feed.blocks(stream, step, last, chunk)),
         _Times(first, last, chunk, every, thin, max_seconds),
         calls_of(hooks),
@@ -169,6 +165,50 @@ def run(
             loop.go_on()
         loop.finish()
     return loop.state, loop.trace()
+
+
+def compile_ahead(
+    key: jax.Array,
+    kernel: Kernel,
+    state: State,
+    stream: Stream,
+    *,
+    collect: Collect,
+    chunk: int,
+    compiler_options: Mapping[str, Any],
+) -> Callable[[], None]:
+    """Start compiling the program of `run` in another thread, and return what waits for its end.
+
+    Kernel, stream, `collect`, `chunk` and the options are those of the run, and the state has the
+    shapes of its first state. Does nothing on an accelerator, where the compiler times kernels.
+    """
+    if jax.default_backend() != "cpu" or jax.config.jax_disable_jit:  # type: ignore[attr-defined]
+        return lambda: None
+    fixed, sizes = _fixed(key, kernel, collect), _sizes(1, chunk)
+    # Lowered in this thread, which has the contexts of JAX that the run has.
+    lowered = _program(compiler_options).lower(*fixed, as_pytree(stream), state, 0, **sizes)
+
+    def compile_program() -> None:
+        with contextlib.suppress(Exception):  # `run` compiles it again, and raises
+            lowered.compile()
+
+    thread = threading.Thread(target=compile_program, name="compile_ahead")
+    thread.start()
+    return thread.join
+
+
+def _program(compiler_options: Mapping[str, Any] | None = None) -> Any:
+    return programs.jit(_advance, "thin slots", **(compiler_options or {}))
+
+
+def _fixed(key: jax.Array, kernel: Kernel, collect: Collect) -> tuple:
+    """Return the first arguments of the program, which are the same in a run."""
+    return split(key), as_pytree(kernel.update), as_pytree(collect)
+
+
+def _sizes(thin: int, chunk: int) -> dict[str, int]:
+    """Return the static arguments of the program."""
+    return {"thin": thin, "slots": (chunk - 1) // thin + 2}
 
 
 class _Times(NamedTuple):
@@ -355,7 +395,6 @@ def _first(collected: PyTree, count: int) -> PyTree:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:count].copy(), collected)
 
 
-@functools.partial(jax.jit, static_argnames=("thin", "slots"))
 def _advance(
     keys: tuple[jax.Array, jax.Array],
     update: Update,

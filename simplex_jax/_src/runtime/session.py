@@ -63,6 +63,8 @@ class Run(NamedTuple):
     grow: Grow | None = None
     # Restores a state saved by another number of devices; None if that is impossible
     portable: Portable | None = None
+    # Options of XLA for the program of the updates
+    compiler_options: Mapping[str, Any] | None = None
     # Returns whether a restored run without a length has ended, given its seconds
     ended: Callable[[float], bool] = lambda seconds: False
     # Reports the progress of the tasks after the training
@@ -252,6 +254,7 @@ def train(
             first_step=restored.first_step,
             seconds=restored.seconds,
             grow=prepared.grow,
+            compiler_options=prepared.compiler_options,
         )
     event = latest.event and latest.event._replace(state=state)
     number = int(processes.highest(interrupt.signal or 0))

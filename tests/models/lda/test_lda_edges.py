@@ -49,7 +49,7 @@ def test_every_combination_runs_compiled_once(sampler, counts, method, getkey):
     arguments |= local_step(counts, method)
     kernel, stream = lda.build(SMALL, (4, 3), alpha=0.01, beta=1e-3, step_size=0.01, **arguments)
     state = kernel.init(getkey(), jnp.ones((4, 3)))
-    compiled = driver._advance._cache_size()
+    compiled = driver._program()._cache_size()
     moved, trace = run(getkey(), kernel, state, stream, 600)
     chex.assert_trees_all_equal_shapes_and_dtypes(moved, state)
     assert int(moved.step) == 600
@@ -59,7 +59,7 @@ def test_every_combination_runs_compiled_once(sampler, counts, method, getkey):
     # Other settings and another number of steps of the same shapes use the same program.
     kernel, stream = lda.build(SMALL, (4, 3), alpha=0.5, beta=0.3, step_size=0.02, **arguments)
     run(getkey(), kernel, state, stream, 7)
-    assert driver._advance._cache_size() == compiled + 1
+    assert driver._program()._cache_size() == compiled + 1
 
 
 @pytest.mark.parametrize("method", [pytest.param("blocked", marks=pytest.mark.slow), "collapsed"])

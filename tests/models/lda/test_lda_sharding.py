@@ -36,7 +36,7 @@ for name, count, chains, learn in (
     if chains > 1:
         kernel = base.chains(kernel, chains)
     state = kernel.init(jax.random.key(1), jnp.ones((3, 11)))
-    compiled = driver._advance._cache_size()
+    compiled = driver._program()._cache_size()
     state, trace = run(jax.random.key(2), kernel, state, stream, 23, chunk=5)
     memory = state.sampler.memory
     found[name] = {
@@ -44,7 +44,7 @@ for name, count, chains, learn in (
         "tokens": int(memory.counts.sum()) // chains,
         "alpha": np.asarray(state.alpha).tolist(),
         "devices": len(memory.labels.sharding.device_set),
-        "compiled": driver._advance._cache_size() - compiled,
+        "compiled": driver._program()._cache_size() - compiled,
     }
 
 # A weight of 0 is refused by the samplers that it would stop, as on one device.

@@ -34,7 +34,7 @@ from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import component, draw_atoms
 from simplex_jax._src.models.dpm.state import Mixture, where
-from simplex_jax._src.models.dpm.totals import statistics_of
+from simplex_jax._src.models.dpm.totals import jit, statistics_of
 
 SHARD = 8_192
 """Number of rows processed together."""
@@ -209,7 +209,7 @@ class _Moments:
         return self._structure.unflatten(means), self._structure.unflatten(deviations)
 
 
-@functools.partial(jax.jit, static_argnames="width")
+@functools.partial(jit, static_argnames="width")
 def _of_sample(
     key: jax.Array,
     family: Family,
@@ -385,7 +385,7 @@ def _lengths(lengths: ArrayLike, count: int) -> np.ndarray:
     return np.broadcast_to(values, (count,)).astype(np.int64)
 
 
-@jax.jit
+@jit
 def _assign(
     family: Family, mixture: Mixture, membership: jax.Array, rows: PyTree
 ) -> tuple[jax.Array, jax.Array]:

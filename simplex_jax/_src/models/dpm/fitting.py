@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from simplex_jax._src.arguments import as_number
 from simplex_jax._src.base import Kernel, PyTree
+from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus.frames import reads_as_number
 from simplex_jax._src.draws.keys import fold_in, split
 from simplex_jax._src.evaluate import diagnostics
@@ -31,12 +32,13 @@ from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.gaussian import Normals
 from simplex_jax._src.models.dpm.options import Options, most_clusters, process_alpha
 from simplex_jax._src.models.dpm.state import State
+from simplex_jax._src.models.dpm.totals import compiler_options, has_documents
 from simplex_jax._src.models.dpm.variables import Columns, Variables
 from simplex_jax._src.models.heldout import HeldOut, mean, measured, metrics
 from simplex_jax._src.models.records import Plan, of_run
 from simplex_jax._src.report import display
 from simplex_jax._src.report.display import counted
-from simplex_jax._src.runtime import devices, gathering, session
+from simplex_jax._src.runtime import devices, driver, gathering, session
 from simplex_jax._src.runtime.gathering import Gathered, Kept, Posterior
 from simplex_jax._src.runtime.hooks import Event
 from simplex_jax._src.runtime.moments import Moments
@@ -408,12 +410,13 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
     state = _like(kernel, rows, settings)
     warn_of_time(settings, family, rows, settings.initial_clusters or _SOME)
     if not plan.resumed:
+        wait = _compile_ahead(key_run, kernel, state, stream, rows, settings)
         key_labels, key_state = split(key_init)
         labels = _start(key_labels, family, rows, settings)
         clusters = int(labels.max()) + 1
-        # Growing the state recompiles its program.
         needed = expected_sticks(settings, family_rows.size(rows), clusters)
-        kernel, stream = build(capacity=growth.doubled(settings.capacity, needed))
+        if needed > settings.capacity:  # growing the state later would compile once more
+            kernel, stream = build(capacity=growth.doubled(settings.capacity, needed))
         labels = labels if settings.chains > 1 else labels[0]
         remedy = _REMEDY
         if needed > settings.capacity and not isinstance(settings.alpha, str):
@@ -422,6 +425,8 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
                 "(--alpha), or fewer chains"
             )
         state = session.start(kernel.init, key_state, labels, remedy=remedy)
+        if needed <= settings.capacity:
+            wait()
     return Run(
         key=key_run,
         kernel=kernel,
@@ -429,6 +434,31 @@ def prepare(plan: Plan, folder: Folder | None) -> Run:
         feed=lambda first_step: stream,
         measures=measures,
         grow=model.State.grown,
+        compiler_options=compiler_options(rows),
+    )
+
+
+def _compile_ahead(
+    key: jax.Array,
+    kernel: Kernel,
+    like: State,
+    stream: Stream,
+    rows: Any,
+    settings: Options,
+) -> Callable[[], None]:
+    """Start compiling the program of the updates, while a start is searched for.
+
+    It is in vain if the start needs more sticks, as those of documents and a large alpha do.
+    """
+    more = expected_sticks(settings, family_rows.size(rows), 1) > settings.capacity
+    if more or has_documents(rows) or settings.initial_clusters is not None:
+        return lambda: None
+    assert settings.eval_every is not None
+    return driver.compile_ahead(
+        *(key, kernel, like, stream),
+        collect=driver.nothing,
+        chunk=settings.eval_every,
+        compiler_options=compiler_options(rows),
     )
 
 
@@ -439,7 +469,8 @@ def _like(kernel: Kernel, rows: Any, settings: Options) -> State:
     like = jax.eval_shape(kernel.init, jax.random.key(0), labels)
     needed = 2 * _bytes(like) + settings.keep_samples * _bytes(like.cells)
     devices.check_memory(needed, _REMEDY)
-    return like
+    # Without weak types, as in `run`.
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), like)
 
 
 def _bytes(arrays: Any) -> int:

@@ -34,7 +34,13 @@ from simplex_jax._src.models.dpm.families import Family
 from simplex_jax._src.models.dpm.families import family as family_rows
 from simplex_jax._src.models.dpm.families.family import draw_atoms
 from simplex_jax._src.models.dpm.state import BLOCK, block_of, in_blocks
-from simplex_jax._src.models.dpm.totals import completed, in_parts, rows_at_once, statistics_of
+from simplex_jax._src.models.dpm.totals import (
+    completed,
+    in_parts,
+    jit,
+    rows_at_once,
+    statistics_of,
+)
 
 _NUMBERS = (1, 2, 4, 8, 15, 30, 60)
 # Numbers that are tried as long as the one before is chosen.
@@ -51,7 +57,7 @@ _LEFT_OUT = 5
 _CERTAIN = 0.2
 
 
-@partial(jax.jit, static_argnames="most")
+@partial(jit, static_argnames="most")
 def predictive_labels(key: jax.Array, family: Family, rows: PyTree, most: int) -> jax.Array:
     """Return labels of a partition into at most `most` clusters that predicts well, int32 [N].
 
@@ -162,19 +168,19 @@ def merged(key: jax.Array, family: Family, rows: PyTree, labels: jax.Array) -> n
     return names
 
 
-@jax.jit
+@jit
 def _joined(statistics: PyTree, a: ArrayLike, b: ArrayLike) -> PyTree:
     return jax.tree.map(lambda leaf: leaf.at[a].add(leaf[b]), statistics)
 
 
-@jax.jit
+@jit
 def _evidences_with(family: Family, statistics: PyTree, a: ArrayLike) -> jax.Array:
     """Return the log evidence of each cluster together with cluster a, [K]."""
     assert family.log_evidence is not None
     return family.log_evidence(jax.tree.map(lambda leaf: leaf + leaf[a], statistics))
 
 
-@partial(jax.jit, static_argnames="width")
+@partial(jit, static_argnames="width")
 def _pairs_open(
     key: jax.Array, family: Family, rows: PyTree, labels: jax.Array, *, width: int
 ) -> tuple[PyTree, jax.Array, jax.Array]:
