@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from baselines import convex, transitions
-from support.contracts import CASES
+from support.contracts import CASES, KERNELS
 from support.draw_cases import CASES as DRAWS
 from support.draw_cases import values_of
 
@@ -30,7 +30,11 @@ UNIT = jnp.full((5, 4, 3), 3**-0.5)
 
 
 @either_flag
-@pytest.mark.parametrize("name", SAMPLERS, ids=" ".join)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(case, marks=[] if case in KERNELS else pytest.mark.slow) for case in SAMPLERS],
+    ids=" ".join,
+)
 def test_samplers(name, flag):
     with FLAGS[flag]():
         case = CASES[name]()

@@ -29,6 +29,8 @@ LONG = {
     "baselines.hybrid",
     "baselines.online_vb",
     "simplex_jax._src.models.sam.variational",
+    "simplex_jax._src.models.dpm.families.one_of",
+    "simplex_jax._src.numpyro.lda_gibbs",
     "simplex_jax._src.models.dpm",
     "simplex_jax._src.geometry.manifolds.stiefel",
     "simplex_jax._src.numpyro.distributions",

@@ -48,7 +48,8 @@ CODE = [
 
 
 FITS = {"lda", "hdp", "sam", "dpm", "dtm"}
-QUICK = [place for place in CODE if place[0] not in FITS or place == ("lda", 0)]
+LONG = ("getting_started", 1)
+QUICK = [place for place in CODE if place[0] not in FITS and place != LONG]
 
 
 @pytest.mark.parametrize(("page", "number"), slow_but(CODE, *QUICK))

@@ -244,6 +244,7 @@ def test_without_the_library_xla_draws(tmp_path):
     assert_close(draws.loggamma(jax.random.key(5), 0.5, (1000,)), np.load(tmp_path / "x.npy"))
 
 
+@pytest.mark.slow
 def test_no_nan_at_extreme_words(tmp_path):
     """Zero, ones, single bits and their complements, in pairs, in three rounds of rejection."""
     words = ", ".join(f"{word % 2**32}u" for word in WORDS)

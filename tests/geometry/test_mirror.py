@@ -358,6 +358,7 @@ def test_a_reference_may_be_an_array_of_one_number():
         np.testing.assert_array_equal(dual(mirror.simplex(reference), x), expected)
 
 
+@pytest.mark.slow
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="reference 3"):
         mirror.simplex(3).dual(jnp.ones(3) / 3)

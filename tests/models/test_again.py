@@ -43,7 +43,7 @@ def fit(model, **options):
     return MODELS[model].fit(DATA, **given, **options)
 
 
-@pytest.mark.parametrize("model", slow_but(MODELS, "lda"))
+@pytest.mark.parametrize("model", slow_but(MODELS))
 def test_a_run_that_a_clock_has_ended_is_repeated_by_its_length(model, monkeypatch, tmp_path):
     """Also on its way to another length, which is that of a run of it from the start."""
     look_after_every_step(monkeypatch)

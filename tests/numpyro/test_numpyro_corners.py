@@ -102,7 +102,7 @@ def p_values(model, key, *, kernel=SCIR):
     return {j: mean_z(w[:, j], mean[j], variance[j]) for j in range(3)}, mcmc
 
 
-@pytest.mark.parametrize("model", slow_but(MODELS, law))
+@pytest.mark.parametrize("model", slow_but(MODELS))
 def test_posteriors_are_the_closed_forms(model, getkey):
     """False alarms: at most 1e-3 for each model, up to the Edgeworth terms of `mean_z`."""
     found, mcmc = p_values(model, getkey())

@@ -115,7 +115,7 @@ def p_values(case: Case, key) -> dict[object, float]:
     return result
 
 
-@pytest.mark.parametrize("name", slow_but(CASES, "shares"))
+@pytest.mark.parametrize("name", slow_but(CASES))
 def test_posteriors_are_those_of_quadrature(name, getkey):
     """False alarms: at most 1e-3 for each case, up to the Edgeworth terms of `mean_z`."""
     assert not family(p_values(CASES[name], getkey()))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.contracts import CASES, KERNELS, VARIANTS
+from support.marks import slow_but
 
 from simplex_jax._src import base, estimators, gradients, samplers
 from simplex_jax._src.geometry import manifolds, mirror
@@ -252,7 +253,7 @@ MODES = {
     [pytest.param(case, marks=[] if case[1] in FAST else pytest.mark.slow) for case in KERNELS],
     ids=" ".join,
 )
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", slow_but(MODES, "debug_nans"))
 def test_the_modes_of_jax_for_finding_errors_find_none(name, mode, getkey):
     """No NaN on the way, no tracer that outlives its trace, and the same program without `jit`."""
     case = CASES[name]()

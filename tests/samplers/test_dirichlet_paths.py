@@ -127,7 +127,7 @@ def lowering(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("lowering")
-@pytest.mark.parametrize("name", FORESTS)
+@pytest.mark.parametrize("name", slow_but(FORESTS, "forest"))
 def test_the_joint_distribution_is_kept(name, getkey, seed):
     assert joint(name, getkey(), seed) == {}
 
@@ -212,7 +212,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("mutant", slow_but(MUTANTS, not_passed_on, wrong_precision))
+@pytest.mark.parametrize("mutant", slow_but(MUTANTS, not_passed_on))
 def test_mutants_are_seen(mutant, monkeypatch, getkey, seed):
     use_xla(monkeypatch)
     mutant(monkeypatch)
@@ -321,7 +321,7 @@ def two_vectors(counts, base, c, e, w, nodes=220):
 
 
 @pytest.mark.usefixtures("lowering")
-@pytest.mark.parametrize("gap", [0.05, 0.5])
+@pytest.mark.parametrize("gap", slow_but([0.05, 0.5], 0.5))
 def test_two_vectors_against_quadrature(gap, getkey):
     counts, base, c = ((3, 0, 1), (0, 2, 9)), (0.5, 0.2, 0.3), 6.0
     e, w = -np.expm1(-gap), -1 / np.expm1(-2 * gap)
@@ -496,7 +496,7 @@ def both_lowerings(name, position, counts, key, c, r, monkeypatch):
     return by_native, jax.jit(lambda *given: draw(*given))(state, counts)
 
 
-@pytest.mark.parametrize("scale", [0.05, 3.0, 1e4])
+@pytest.mark.parametrize("scale", slow_but([0.05, 3.0, 1e4], 0.05))
 @pytest.mark.parametrize("name", FORESTS)
 def test_native_code_draws_what_xla_draws(name, scale, monkeypatch, getkey, seed):
     """Up to rounding, which changes a table in some 1e5."""
@@ -679,6 +679,7 @@ def test_bad_arguments_are_named(options, words):
         dirichlet_paths.build(**({"beta": 1.0, "gaps": [0.0, 1.0]} | options))
 
 
+@pytest.mark.slow
 def test_bad_positions_and_counts_are_named(getkey):
     kernel = dirichlet_paths.build(1.0, [0.0, 1.0])
     with pytest.raises(ValueError, match=r"position .* \[..., 2, V\]"):

@@ -143,7 +143,7 @@ def sampler(name, seed, accepted=(0.3, 0.97), **changes):
 # The others differ in their manifolds, which have tests of their own.
 
 
-@pytest.mark.parametrize("name", slow_but(TARGETS, "Dirichlet"))
+@pytest.mark.parametrize("name", slow_but(TARGETS))
 def test_exact_draws_stay_exact(name, seed):
     samples = ROWS if name == "frames" else SAMPLES
     assert not invariance.rejects(sampler(name, seed), samples=samples)

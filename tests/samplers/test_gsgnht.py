@@ -95,7 +95,7 @@ def test_the_flat_case_has_the_law_of_sgnht(getkey, seed):
 STEP, STEPS, COPIES, FRICTION = 0.05, 600, 20_000, 1.5
 
 
-@pytest.mark.parametrize("wrong", slow_but([False, True], False))
+@pytest.mark.parametrize("wrong", slow_but([False, True]))
 def test_the_thermostat_has_its_law(wrong, getkey, seed):
     """N(C, 1 / (inertia m)), a thermostat for every chain; that of the squared inertia is wrong."""
     rows = 8_000

@@ -86,6 +86,7 @@ def test_small_steps_reach_a_dense_posterior(total, getkey, seed):
     )
 
 
+@pytest.mark.slow
 def test_a_cancelled_value_becomes_the_smallest_normal_number(getkey, monkeypatch):
     monkeypatch.setattr(
         expanded.jax.random, "normal", lambda key, shape, dtype: jnp.zeros(shape, dtype)

@@ -68,6 +68,7 @@ def test_a_fit_is_saved_and_loaded(held_out, tmp_path):
         held_out.save(place)
 
 
+@pytest.mark.slow
 def test_other_rows_are_put_to_the_words_of_the_fit(held_out):
     table = np.array([[3, 2, 0, 0, 0, 0], [0, 0, 0, 0, 4, 4]])
     shares = held_out.transform(table)

@@ -54,6 +54,7 @@ def test_likelihoods_are_margins_of_normals():
     np.testing.assert_array_equal(found[-1], 0)
 
 
+@pytest.mark.slow
 def test_rows_without_observations_leave_no_nan_among_values():
     """A run took it for a density that is not finite, and ended at its first update."""
     _, _, rows, *_ = case()

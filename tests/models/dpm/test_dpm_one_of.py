@@ -28,7 +28,7 @@ CASES = {"gaussian": (NORMALS, X), "multinomial": (PROFILES, COUNTS)}
 LABELS = jnp.array([0, 0, 1, 1, 2])
 
 
-@pytest.mark.parametrize("name", slow_but(CASES, "multinomial"))
+@pytest.mark.parametrize("name", slow_but(CASES))
 def test_evidence_and_predictive_are_sums_over_the_members(name):
     members, rows = CASES[name]
     family = families.one_of(members, WEIGHTS)

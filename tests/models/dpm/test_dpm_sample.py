@@ -173,7 +173,9 @@ def test_other_rows_are_rejected(name, simulate):
     assert rejected(name, FAMILIES[name]._replace(simulate=simulate))
 
 
-@pytest.mark.parametrize("name", ["categorical", "diagonal_gaussian"])
+@pytest.mark.parametrize(
+    "name", slow_but(["categorical", "diagonal_gaussian"], "diagonal_gaussian")
+)
 def test_no_new_clusters_are_rejected(name, monkeypatch):
     monkeypatch.setattr(clusters, "where", lambda condition, yes, no: no)
     assert rejected(name)

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from scipy import special
 from support import statistics_checks as checks
 from support import tiny_dpm
+from support.marks import slow_but
 
 from simplex_jax import dpm
 from simplex_jax._src.cli import main
@@ -75,7 +76,7 @@ def test_equal_rows_have_the_posterior_of_repeated_ones(getkey):
     assert partition_p_value(getkey(), selected(WEIGHTS[::-1])) < 1e-6
 
 
-@pytest.mark.parametrize("size", [1, 7, 40])
+@pytest.mark.parametrize("size", slow_but([1, 7, 40], 7))
 def test_likelihoods_are_those_of_each_row(size, seed):
     rng = np.random.default_rng(seed)
     rows = Selected(

@@ -527,6 +527,7 @@ def table_of(tmp_path, years=True):
 READING = ["--min-df", 1, "--max-df", 1.0, "--stop-words", "none", "--quiet"]
 
 
+@pytest.mark.slow
 def test_the_command_reads_columns(tmp_path):
     texts, out = table_of(tmp_path), tmp_path / "run"
     options = [*READING, "--topics", 2, "--passes", 60, "--static-passes", 20, "--holdout", 2]

@@ -45,6 +45,7 @@ def test_what_samples_say_of_a_topic_is_what_the_fit_reports(fitted):
         assert found.similarity == pytest.approx(fitted.stability[k], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_merged_topic_is_the_mixture_of_its_parts(fitted, corpus):
     """Against topics drawn from their posterior given the labels: means and deviations."""
     merged = fitted.merge([2, 0], corpus=corpus)

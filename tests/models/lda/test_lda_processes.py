@@ -69,6 +69,7 @@ def assert_same(out, alone):
             np.testing.assert_array_equal(together, whole[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", slow_but([PLAIN, RUN], PLAIN), ids=["plain", "learned"])
 def test_two_processes_give_the_bits_of_one(options, stored, tmp_path):
     (_, first), (_, second) = run(2, stored, "--out", tmp_path / "two", *options)

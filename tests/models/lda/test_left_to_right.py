@@ -158,11 +158,8 @@ def are_right(deviations, perplexities):
     return np.mean(abs(deviations) < 2) > 0.8 and max(abs(perplexities)) < 3.5
 
 
-@pytest.mark.parametrize(
-    "topics",
-    [2, *(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4))],
-    ids=lambda k: f"K={k}",
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("topics", [2, 3, 4], ids=lambda k: f"K={k}")
 def test_errors_are_those_of_exact_sums(topics):
     """Documents of 100 tokens, few particles; perplexities at 3.5 errors alarm once in 2,000."""
     rows = np.random.default_rng(topics).dirichlet(np.full(60, 0.2), topics)
@@ -224,6 +221,7 @@ def test_a_long_document_among_short_ones(monkeypatch):
     assert result.log_p[1] / lengths[1] > np.log(0.1)
 
 
+@pytest.mark.slow
 def test_words_that_no_topic_has_and_bad_arguments():
     topics = np.array([[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]])
     result = lda.left_to_right(topics, 0.5, sp.csr_array([[1, 1, 1], [1, 1, 0]]))

@@ -212,6 +212,7 @@ def test_accented_letters_are_found_as_one_character_or_several():
         assert seeds.unknown(settings.seed_words, vocabulary) == []
 
 
+@pytest.mark.slow
 def test_a_topic_whose_seed_words_are_all_unknown_has_no_seed(tmp_path):
     """It is neither named nor announced as if it had some."""
     lines = ["economy: dollar", "war, new york"]

@@ -120,6 +120,7 @@ def test_chains_that_begin_at_equal_shares_stay_there_and_a_warning_says_so(monk
     assert [text for text in fitted.warnings if "moves of documents" in text]
 
 
+@pytest.mark.slow
 def test_one_topic_is_the_direction_of_the_documents():
     """Their sum, times kappa1, beside which the prior is nothing: within its own spread of it."""
     changed = FIXED | {"kappa1": 1e4, "batch_size": None, "start": "variational"}

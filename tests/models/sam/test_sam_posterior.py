@@ -151,6 +151,7 @@ def joint_checks(topics, theta, vectors) -> dict[str, float]:
     return {name: checks.mean_z(x, mean, x.var()) for name, (x, mean) in result.items()}
 
 
+@pytest.mark.slow
 def test_one_update_leaves_the_joint_law(seed: int) -> None:
     """Exact draws of the model stay such. Constants of the update a tenth off are found out.
 

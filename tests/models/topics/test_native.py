@@ -376,7 +376,7 @@ def test_chains_side_by_side_draw_as_alone():
         jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[chain], b), together, alone)  # noqa: B023
 
 
-@pytest.mark.parametrize("name", engine.ENGINES)
+@pytest.mark.parametrize("name", slow_but(engine.ENGINES, "native"))
 def test_words_are_counted_from_zero_or_from_what_is_given(name):
     likelihood, alpha, documents, labels = problem(12, [30] * 40)
     given = jnp.arange(12 * 40, dtype=jnp.int32).reshape(12, 40)
