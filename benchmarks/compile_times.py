@@ -4,7 +4,7 @@
 
 Reports processor seconds, which other work on the machine affects little, to trace, lower and
 compile one update of each; the instructions of the lowered program, the same on every machine; and
-the kernels of the compiled one, each of which takes XLA 12 to 19 ms on a CPU. For a whole
+the kernels of the compiled one, each of which takes XLA 8 to 22 ms on a CPU. For a whole
 fit: how much longer the first call takes than the second, the programs it compiles with their
 instructions, and the programs that the second compiles again.
 """
