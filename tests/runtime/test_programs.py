@@ -184,3 +184,15 @@ def test_a_fit_drops_the_programs_of_earlier_ones_if_they_are_too_many(monkeypat
         double(1.0)
         lda.fit(np.eye(4, dtype=int), 2, steps=1, holdout=0)
         assert double._cache_size() == kept
+
+
+def test_quick_options_are_for_cpus_and_yield_to_flags(monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    options = programs.quick_options()
+    assert options["xla_backend_optimization_level"] == 1
+    assert jax.jit(lambda x: x + 1, compiler_options=options)(1.0) == 2.0
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=2")
+    assert "xla_backend_optimization_level" not in programs.quick_options()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.delenv("XLA_FLAGS")
+    assert programs.quick_options() == {}

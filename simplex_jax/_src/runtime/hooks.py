@@ -26,7 +26,7 @@ class Event(NamedTuple):
         first_step: `state.step` at the start of the run.
         last_step: The step at which the run should end.
         seconds: Time spent in the updates of this run, without compilation and hooks.
-        compile_seconds: Time spent on compilation, or on waiting for it.
+        compile_seconds: Time spent on compilation since the run began.
         state: The state.
         info: The Info of the last update.
         metrics: Numbers that a hook passes to later ones: an evaluation writes them, `Progress`

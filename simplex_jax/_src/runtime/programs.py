@@ -44,9 +44,9 @@ _DIGEST = hashlib.sha256().digest_size
 def quick_options() -> dict[str, bool | int]:
     """Return `compiler_options` of `jax.jit` for programs of many small loops.
 
-    On a CPU they compile in about half the time. The programs are as fast if what takes time in
-    them are matrix products, sums and native code; exponentials in large arrays may take longer.
-    Flags in the variable `XLA_FLAGS` come first.
+    On a CPU they compile in less time. The programs are as fast if what takes time in them are
+    matrix products, sums and native code; exponentials of large arrays may take longer. Flags in
+    the variable `XLA_FLAGS` come first.
     """
     if jax.default_backend() != "cpu":
         return {}

@@ -373,3 +373,9 @@ def test_langevin_samplers_come_near_the_exact_one(sampler):
     assert (late[:, 0, None] == late[:, :30]).mean() > 0.9
     assert (late[:, -1:] == late[:, 30:]).mean() > 0.9
     assert (late[:, 0] != late[:, -1]).all()
+
+
+def test_documents_anywhere_among_the_rows_keep_the_default_compilation(monkeypatch):
+    monkeypatch.setattr(totals.programs, "quick_options", lambda: {"quick": 1})
+    assert totals.compiler_options(ROWS) == totals.compiler_options((jnp.ones(3), ROWS)) == {}
+    assert totals.compiler_options(GAUSSIAN, (jnp.ones(3), jnp.ones(4))) == {"quick": 1}

@@ -43,8 +43,7 @@ def has_documents(*arguments: PyTree) -> bool:
 def compiler_options(*arguments: PyTree) -> dict[str, bool | int]:
     """Return options of XLA for a program with these arguments, see `programs.quick_options`.
 
-    None for documents: with them the draws of many words take a third longer, and compile hardly
-    faster.
+    None for documents: their updates would take longer, and compile hardly faster.
     """
     return {} if has_documents(*arguments) else programs.quick_options()
 
