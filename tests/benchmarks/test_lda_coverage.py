@@ -61,10 +61,13 @@ def test_counts_by_method_and_quantity(monkeypatch):
     assert lines[2].startswith("| prevalence | simplex_jax | 1 | 50.0")
 
 
-def test_the_page_has_the_number_of_corpora():
-    page = (ROOT / "docs" / "exactness.md").read_text("utf-8")
+def test_the_page_has_the_numbers_of_corpora_and_topics():
+    page = " ".join((ROOT / "docs" / "exactness.md").read_text("utf-8").split())
     rows = kept.read(kept.RESULTS / "lda_coverage.json")["rows"]
-    assert f"Kept are the first {len({row['seed'] for row in rows})}, which" in page
+    own = [row for row in rows if (row["method"], row["quantity"]) == (OURS, "prevalence")]
+    with_interval, topics = (sum(row[name] for row in own) for name in ("intervals", "topics"))
+    assert f"runs {len({row['seed'] for row in rows})} corpora" in page
+    assert f"They have intervals for {with_interval:,} of {topics:,} topics" in page
 
 
 @pytest.mark.parametrize("method", ["topica_stm", "topica_lda"])
