@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
 import pytest
-from support.marks import slow_but
 
 from simplex_jax._src.geometry import gamma_scores
 
@@ -55,7 +54,8 @@ def forty_digits():
         yield
 
 
-@pytest.mark.parametrize("dtype", slow_but(["float32", "float64"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_scores_against_forty_digits(dtype):
     with jax.enable_x64(dtype == "float64"):
         z, s = (jnp.asarray(x.ravel(), dtype) for x in np.meshgrid(SCORES[::2], SHAPES))

@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 from support.cut_runs import look_after_every_step
 from support.fits import assert_same
-from support.marks import slow_but
 
 from simplex_jax import dpm, dtm, hdp, lda, sam
 from simplex_jax._src.cli import main
@@ -43,7 +42,8 @@ def fit(model, **options):
     return MODELS[model].fit(DATA, **given, **options)
 
 
-@pytest.mark.parametrize("model", slow_but(MODELS))
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
 def test_a_run_that_a_clock_has_ended_is_repeated_by_its_length(model, monkeypatch, tmp_path):
     """Also on its way to another length, which is that of a run of it from the start."""
     look_after_every_step(monkeypatch)

@@ -13,7 +13,6 @@ from numpyro.distributions import constraints
 from numpyro.infer import MCMC
 from scipy import integrate, special
 from support import numpyro_cases as cases
-from support.marks import slow_but
 from support.statistics_checks import family, mean_z
 
 from simplex_jax._src.numpyro import chooser, reference, simplex_moves
@@ -102,7 +101,8 @@ def p_values(model, key, *, kernel=SCIR):
     return {j: mean_z(w[:, j], mean[j], variance[j]) for j in range(3)}, mcmc
 
 
-@pytest.mark.parametrize("model", slow_but(MODELS))
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
 def test_posteriors_are_the_closed_forms(model, getkey):
     """False alarms: at most 1e-3 for each model, up to the Edgeworth terms of `mean_z`."""
     found, mcmc = p_values(model, getkey())

@@ -96,7 +96,8 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("mutant", slow_but(MUTANTS))
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_wrong_sweep_is_seen(mutant, getkey, monkeypatch):
     rows, old, new = MUTANTS[mutant]
     swept_with(old, new)(monkeypatch)

@@ -15,7 +15,6 @@ import pytest
 from numpyro.contrib.control_flow import scan
 from scipy import stats
 from support import numpyro_cases as cases
-from support.marks import slow_but
 from support.statistics_checks import family, mean_z
 
 from simplex_jax._src.numpyro import density
@@ -115,7 +114,8 @@ def p_values(case: Case, key) -> dict[object, float]:
     return result
 
 
-@pytest.mark.parametrize("name", slow_but(CASES))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_posteriors_are_those_of_quadrature(name, getkey):
     """False alarms: at most 1e-3 for each case, up to the Edgeworth terms of `mean_z`."""
     assert not family(p_values(CASES[name], getkey()))

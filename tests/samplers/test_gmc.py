@@ -14,7 +14,6 @@ from scipy import stats
 from support import geodesic_laws as laws
 from support import invariance
 from support import statistics_checks as checks
-from support.marks import slow_but
 
 from simplex_jax._src.geometry import manifolds
 from simplex_jax._src.samplers import gmc
@@ -143,7 +142,8 @@ def sampler(name, seed, accepted=(0.3, 0.97), **changes):
 # The others differ in their manifolds, which have tests of their own.
 
 
-@pytest.mark.parametrize("name", slow_but(TARGETS))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TARGETS)
 def test_exact_draws_stay_exact(name, seed):
     samples = ROWS if name == "frames" else SAMPLES
     assert not invariance.rejects(sampler(name, seed), samples=samples)

@@ -14,7 +14,6 @@ from samplers import test_sgnht as flat
 from samplers.test_sggmc import ANY, GIVEN, NOISE, noisy_fisher
 from support import geodesic_laws as laws
 from support import statistics_checks as checks
-from support.marks import slow_but
 
 from simplex_jax._src import base, gradients
 from simplex_jax._src.geometry import manifolds
@@ -95,7 +94,8 @@ def test_the_flat_case_has_the_law_of_sgnht(getkey, seed):
 STEP, STEPS, COPIES, FRICTION = 0.05, 600, 20_000, 1.5
 
 
-@pytest.mark.parametrize("wrong", slow_but([False, True]))
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", [False, True])
 def test_the_thermostat_has_its_law(wrong, getkey, seed):
     """N(C, 1 / (inertia m)), a thermostat for every chain; that of the squared inertia is wrong."""
     rows = 8_000

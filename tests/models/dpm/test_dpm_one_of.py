@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy import special
 from support import statistics_checks as checks
-from support.marks import slow_but
 
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import data, families, options
@@ -28,7 +27,8 @@ CASES = {"gaussian": (NORMALS, X), "multinomial": (PROFILES, COUNTS)}
 LABELS = jnp.array([0, 0, 1, 1, 2])
 
 
-@pytest.mark.parametrize("name", slow_but(CASES))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_evidence_and_predictive_are_sums_over_the_members(name):
     members, rows = CASES[name]
     family = families.one_of(members, WEIGHTS)
