@@ -5,12 +5,11 @@
 Two samplers are run for each posterior and compared. For `three_docs1200-ldaK2` the first is exact:
 the labels of the tokens are enumerated, so its draws are independent; the second is LDA's Gibbs
 sampler with exact SCIR steps of the topics (`lda.build`), begun at exact draws. For the others that
-is the first, ten chains from random topics, and the second draws labels, proportions and topics in
-turn, in NumPy, from other random topics. Chains of `prideprejudice_chapter-ldaK5` mix slowly: a
-sample is taken every hundred passes, which takes hours, and the second sampler, which is slower
-still, begins at draws of the first, and shows only that it leaves them as they are. `--nuts` adds
-NUTS on the model with labels summed out, in the coordinates of `GammaReference`, which takes most
-of the time.
+is the first, ten chains from random topics, and the second tomotopy's collapsed Gibbs sampler, ten
+chains from random labels (`pip install tomotopy`). Chains of the five topics of Pride and Prejudice
+mix slowly: a sample is taken every hundred passes, every twentieth by tomotopy. `--nuts` adds NUTS
+on the model with labels summed out, in the coordinates of `GammaReference`, which takes most of the
+time.
 
 The posterior is the same whatever the numbers of the topics, which chains rarely exchange. So
 everything is judged by quantities that do not depend on the numbers (`quantities`), of all samples
@@ -26,12 +25,16 @@ of earlier runs of the same code for other posteriors. The data are in the folde
 """
 
 import argparse
+import contextlib
 import datetime
+import functools
 import hashlib
 import json
+import multiprocessing
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -48,6 +51,7 @@ from lda_recorder import SHARED
 from numpyro.handlers import reparam
 from numpyro.infer import MCMC, NUTS, init_to_sample
 from scipy.special import gammaln
+from scipy.stats import norm
 
 from simplex_jax._src.corpus import device
 from simplex_jax._src.models import lda
@@ -60,8 +64,8 @@ CHAINS, DRAWS, THIN = 10, 1000, 5
 WARMUP = 500
 NUTS_CHAINS, NUTS_WARMUP, NUTS_SAMPLES = 8, 200, 500
 LARGE_RHAT, ENOUGH, ENOUGH_OF_SLOW = 1.01, 10_000, 1_000
-LARGE_Z = 4.5  # the largest of 600 standard normals is beyond it once in 250 times
-WORDS_WATCHED = 50
+FALSE_ALARMS = 1 / 250  # at most, for the largest difference of a posterior
+WORDS_WATCHED, DOCUMENTS_WATCHED = 50, 64
 EXACT = "three_docs1200-ldaK2"
 
 
@@ -72,6 +76,7 @@ class Posterior(NamedTuple):
     topics: int
     concentration: float  # of proportions and of topics
     passes: int = 1  # from sample to sample; more where chains mix slowly
+    passes_of_check: int = 1  # by tomotopy
 
     @property
     def is_slow(self) -> bool:
@@ -82,12 +87,15 @@ class Posterior(NamedTuple):
 POSTERIORS = {
     EXACT: Posterior("three_docs1200", 2, 1.0),
     **{f"three_men{i}-ldaK2": Posterior(f"three_men{i}", 2, 1.0) for i in (1, 2, 3)},
-    "prideprejudice_chapter-ldaK5": Posterior("prideprejudice_chapter", 5, 0.1, passes=100),
+    **{
+        f"{name}-ldaK5": Posterior(name, 5, 0.1, passes=100, passes_of_check=20)
+        for name in ("prideprejudice_chapter", "prideprejudice_paragraph")
+    },
 }
 
 
 class Samples(NamedTuple):
-    """Samples of proportions [chains, samples, M, K] and topics [chains, samples, K, V]."""
+    """Samples of proportions [..., samples, M, K] and topics [..., samples, K, V] of chains."""
 
     theta: np.ndarray
     phi: np.ndarray
@@ -110,15 +118,23 @@ def main() -> None:
     rows, information = earlier(options.keep, options.posteriors)
     for name in options.posteriors:
         counts = read(options.data / "posteriordb", POSTERIORS[name].data)
-        row, info, text = reference(name, counts, with_nuts=options.nuts)
+        row, info, draws = reference(name, counts, with_nuts=options.nuts)
+        if row["state"] == "done":
+            row["sha256"] = write(options.draws, name, info, draws)
+            information[name] = _without_parameters(info)
         rows.append(row)
         print(json.dumps(row, default=str), flush=True)
-        if text:
-            information[name] = info
-            if options.draws:
-                write(options.draws, name, info, text)
         if options.keep:
             kept.write(options.keep, rows, information=information)
+
+
+def _without_parameters(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return information without its lists, which have thousands of parameters."""
+    single = {
+        name: value for name, value in info["diagnostics"].items() if not isinstance(value, list)
+    }
+    del single["diagnostic_information"]
+    return {**info, "diagnostics": single}
 
 
 def earlier(out: Path | None, but: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -143,44 +159,63 @@ def read(folder: Path, name: str) -> np.ndarray:
 
 def reference(
     name: str, counts: np.ndarray, *, with_nuts: bool
-) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """Return diagnostics, posteriordb's information, and the draws as JSON, "" if open."""
+) -> tuple[dict[str, Any], dict[str, Any], Samples]:
+    """Return diagnostics, posteriordb's information, and the draws."""
     model = POSTERIORS[name]
     begun = time.perf_counter()
     row: dict[str, Any] = {"posterior": name}
-    if name == EXACT:
+    is_exact = name == EXACT
+    if is_exact:
         found = enumeration(counts)
         row |= {f"log10_weight {mode}": value for mode, value in mode_weights(found).items()}
-        first = enumerated(found, CHAINS * DRAWS, seed=0)
-        others = {"second": gibbs(counts, model, seed=1, start=first.phi[:, 0])}
+        exact = enumerated(found, CHAINS * DRAWS, seed=0)
+        first: Iterator[Samples] = map(Samples, *exact)
+        others = {"second": gibbs(counts, model, seed=1, start=exact.phi[:, 0])}
     else:
         first = gibbs(counts, model, seed=0)
-        start = first.phi[:, -1] if model.is_slow else None
-        others = {"second": in_numpy(counts, model, seed=1, start=start)}
+        others = {"second": by_tomotopy(counts, model, seed=1)}
     if with_nuts:
         others["nuts"] = nuts(counts, model, seed=2)
-    watched = quantities(first, counts, model)
+    watched, draws = traced(first, counts, model, step=1 if is_exact else THIN)
     row |= {"quantities": len(watched), **convergence(watched)}
-    for sampler, samples in others.items():
-        traces = quantities(samples, counts, model)
+    for sampler, chains in others.items():
+        traces, _ = traced(chains, counts, model)
         row |= {f"{sampler}_{key}": value for key, value in convergence(traces).items()}
         row[f"{sampler}_largest_z"] = largest_z(watched, traces)
-    independent = name == EXACT
     # Independent draws are as many as there are; estimates scatter about their number.
-    enough = 0 if independent else ENOUGH_OF_SLOW if model.is_slow else ENOUGH
+    enough = 0 if is_exact else ENOUGH_OF_SLOW if model.is_slow else ENOUGH
     done = (
         row["r_hat"] < LARGE_RHAT
         and (model.is_slow or row["second_r_hat"] < LARGE_RHAT)
         and min(row["ess_bulk"], row["ess_tail"]) >= enough
-        and all(row[f"{sampler}_largest_z"] < LARGE_Z for sampler in others)
+        and all(row[f"{sampler}_largest_z"] < large_z(len(watched)) for sampler in others)
     )
-    row |= {"state": "done" if done else "open", "seconds": time.perf_counter() - begun}
-    if not done:
-        return row, {}, ""
-    draws = relabelled(thinned(first, 1 if independent else THIN), seed=2)
-    text = as_json(draws)
-    row["sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    return row, information_of(name, draws, row), text
+    draws = relabelled(draws, seed=2)
+    info = information_of(name, draws, row)
+    sizes = np.array([info["diagnostics"][f"effective_sample_size_{p}"] for p in ("bulk", "tail")])
+    outside = (abs(sizes - info["diagnostics"]["ndraws"]) >= reach(draws)).any(axis=0)
+    row |= {
+        "state": "done" if done else "open",
+        "seconds": time.perf_counter() - begun,
+        "parameters": sizes.shape[1],
+        "parameters_outside_bounds": int(outside.sum()),
+        "least_size_of_a_parameter": float(sizes.min()),
+    }
+    return row, info, draws
+
+
+def traced(
+    chains: Iterable[Samples], counts: np.ndarray, model: Posterior, step: int = 1
+) -> tuple[Traces, Samples]:
+    """Return the quantities of all samples, and every step-th sample; chains come one by one."""
+    traces, samples = [], []
+    for chain in chains:
+        traces.append(quantities(chain, counts, model))
+        samples.append(Samples(chain.theta[step - 1 :: step], chain.phi[step - 1 :: step]))
+    return (
+        {name: np.stack([trace[name] for trace in traces]) for name in traces[0]},
+        Samples(*(np.stack(part) for part in zip(*samples, strict=True))),
+    )
 
 
 class Enumeration(NamedTuple):
@@ -269,8 +304,8 @@ def _log_choose(total: int) -> np.ndarray:
 
 def gibbs(
     counts: np.ndarray, model: Posterior, seed: int, start: np.ndarray | None = None
-) -> Samples:
-    """Return samples of `lda.build` after warm-up, from topics [chains, K, V]."""
+) -> Iterator[Samples]:
+    """Yield chains of `lda.build` after warm-up, from topics [chains, K, V] or random ones."""
     documents, words = counts.shape
     corpus = device.to_device(sp.csr_array(counts))
     kernel, stream = lda.build(
@@ -289,7 +324,7 @@ def gibbs(
         tally = jnp.zeros((documents, model.topics), jnp.int32).at[of_token, labels].add(1)
         return tally, memory.counts.astype(jnp.int32)
 
-    found = []
+    rng = np.random.default_rng(seed)
     for chain in range(CHAINS):
         key_topics, key_init, *keys = jax.random.split(jax.random.key(seed + 100 * chain), 4)
         topics = (
@@ -300,63 +335,70 @@ def gibbs(
         state = kernel.init(key_init, topics)
         warmup, passes = WARMUP * model.passes, DRAWS * THIN * model.passes
         state, _ = run(keys[0], kernel, state, stream, warmup, collect=lambda *_: 0)
-        state, traced = run(
+        state, numbers = run(
             *(keys[1], kernel, state, stream, passes),
             collect=lambda state, *_: collect(state),
             thin=model.passes,
             chunk=100 * model.passes,
         )
-        found.append(jax.tree.map(np.asarray, traced))
-    labels, topics = (np.stack(part) for part in zip(*found, strict=True))
-    return _given_labels(labels, topics, model.concentration, np.random.default_rng(seed))
+        documents_of, topics_of = jax.tree.map(np.asarray, numbers)
+        yield _given_labels(documents_of, topics_of, model.concentration, rng)
 
 
 def _given_labels(
     documents: np.ndarray, topics: np.ndarray, concentration: float, rng: np.random.Generator
 ) -> Samples:
-    """Draw proportions and topics given numbers of labels [..., M, K] and [..., K, V]."""
+    """Draw proportions and topics given numbers of labels [..., M, K] and [..., K, V].
+
+    In float64, which holds the smallest probabilities.
+    """
     drawn = []
     for numbers in (documents, topics):
         weights = rng.standard_gamma(concentration + numbers)
-        drawn.append((weights / weights.sum(axis=-1, keepdims=True)).astype(np.float32))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        drawn.append(weights)
     return Samples(*drawn)
 
 
-def in_numpy(
-    counts: np.ndarray, model: Posterior, seed: int, start: np.ndarray | None = None
-) -> Samples:
-    """Return samples of labels, proportions and topics in turn, which shares no code with ours.
-
-    Every pass after warm-up, from random topics or those of each chain in `start`, [chains, K, V].
-    """
-    rows, columns = np.nonzero(counts)
-    number = counts[rows, columns]
-    of_rows = sp.csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))))
-    of_columns = sp.csr_array((np.ones(len(rows)), (columns, np.arange(len(rows)))))
-    theta_found, phi_found = [], []
-    for chain in range(CHAINS):
-        rng = np.random.default_rng([seed, chain])
-        if start is None:
-            phi = rng.dirichlet(np.ones(counts.shape[1]), model.topics).T
-        else:
-            phi = start[chain].T.astype(np.float64)
-        theta = np.full((len(counts), model.topics), 1 / model.topics)
-        for step in range(WARMUP + DRAWS * THIN):
-            weight = theta[rows] * phi[columns]
-            labels = rng.multinomial(number, weight / weight.sum(axis=1, keepdims=True))
-            theta = rng.standard_gamma(model.concentration + of_rows @ labels)
-            theta /= theta.sum(axis=1, keepdims=True)
-            phi = rng.standard_gamma(model.concentration + of_columns @ labels)
-            phi /= phi.sum(axis=0)
-            if step >= WARMUP:
-                theta_found.append(theta.astype(np.float32))
-                phi_found.append(phi.T.astype(np.float32))
-    found = (np.stack(theta_found), np.stack(phi_found))
-    return Samples(*(array.reshape(CHAINS, -1, *array.shape[1:]) for array in found))
+def by_tomotopy(counts: np.ndarray, model: Posterior, seed: int) -> Iterator[Samples]:
+    """Yield chains of tomotopy's collapsed Gibbs sampler, after warm-up, from random labels."""
+    rng = np.random.default_rng(seed)
+    seeds = (seed + 100 * chain for chain in range(CHAINS))
+    chain = functools.partial(_labels_by_tomotopy, counts, model, WARMUP, DRAWS * THIN)
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        for numbers in pool.map(chain, seeds):
+            yield _given_labels(*numbers, model.concentration, rng)
 
 
-def nuts(counts: np.ndarray, model: Posterior, seed: int) -> Samples:
-    """Return samples of NUTS on the model with labels summed out.
+def _labels_by_tomotopy(
+    counts: np.ndarray, model: Posterior, warmup: int, samples: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return numbers of labels, [samples, M, K] and [samples, K, V]."""
+    import tomotopy
+
+    prior = model.concentration
+    chain = tomotopy.LDAModel(k=model.topics, alpha=prior, eta=prior, seed=seed)
+    for row in counts:
+        chain.add_doc([str(word) for word in np.repeat(np.arange(len(row)), row)])
+    chain.optim_interval = 0  # keep alpha
+    chain.train(warmup * model.passes_of_check, workers=1)
+    vocabulary = np.array([int(word) for word in chain.used_vocabs])
+    words = vocabulary[np.concatenate([document.words for document in chain.docs])]
+    of_token = np.repeat(np.arange(len(counts)), counts.sum(axis=1))
+    documents = np.zeros((samples, len(counts), model.topics), np.int16)
+    topics = np.zeros((samples, model.topics, counts.shape[1]), np.int16)
+    for sample in range(samples):
+        chain.train(model.passes_of_check, workers=1)
+        labels = np.concatenate([document.topics for document in chain.docs])
+        np.add.at(documents[sample], (of_token, labels), 1)
+        np.add.at(topics[sample], (labels, words), 1)
+    if not np.array_equal(topics[-1].sum(axis=0), counts.sum(axis=0)):
+        raise AssertionError("tomotopy has other words")
+    return documents, topics
+
+
+def nuts(counts: np.ndarray, model: Posterior, seed: int) -> Iterator[Samples]:
+    """Yield chains of NUTS on the model with labels summed out.
 
     The distribution given the expected labels at the posterior's mode is normal in its coordinates,
     and chains start at draws of it.
@@ -387,7 +429,7 @@ def nuts(counts: np.ndarray, model: Posterior, seed: int) -> Samples:
     )
     sampler.run(jax.random.key(seed))
     samples = sampler.get_samples(group_by_chain=True)
-    return Samples(np.asarray(samples["theta"]), np.asarray(samples["phi"]))
+    yield from map(Samples, np.asarray(samples["theta"]), np.asarray(samples["phi"]))
 
 
 def expected_labels(
@@ -411,27 +453,26 @@ def expected_labels(
 
 
 def quantities(samples: Samples, counts: np.ndarray, model: Posterior) -> Traces:
-    """Trace quantities that do not depend on the numbers of the topics.
+    """Trace quantities of a chain that do not depend on the numbers of the topics.
 
     They are the log joint density, the share of the larger topic, inner products of the proportions
-    of each two documents, sums and sums of squares over topics for the most frequent words, and
-    probabilities of the five most frequent words of each document.
+    of each two of the longest documents, sums and sums of squares over topics for the most frequent
+    words, and probabilities of the five most frequent words of each of these documents.
     """
     theta, phi = samples
-    found: Traces = {}
-    joint = [_log_joint(t, p, counts, model.concentration) for t, p in zip(theta, phi, strict=True)]
-    found["log joint density"] = np.stack(joint)
+    found: Traces = {"log joint density": _log_joint(theta, phi, counts, model.concentration)}
     lengths = counts.sum(axis=1)
     found["largest topic"] = (np.moveaxis(theta, -2, -1) @ (lengths / lengths.sum())).max(axis=-1)
-    for i in range(len(counts)):
-        for j in range(i + 1):
-            found[f"documents {j}, {i}"] = (theta[:, :, i] * theta[:, :, j]).sum(axis=-1)
+    longest = np.sort(np.argsort(-lengths, kind="stable")[:DOCUMENTS_WATCHED])
+    for at, i in enumerate(longest):
+        for j in longest[: at + 1]:
+            found[f"documents {j}, {i}"] = (theta[:, i] * theta[:, j]).sum(axis=-1)
     for word in np.argsort(-counts.sum(axis=0), kind="stable")[:WORDS_WATCHED]:
         found[f"word {word}"] = phi[..., word].sum(axis=-1)
         found[f"word {word}, squares"] = (phi[..., word] ** 2).sum(axis=-1)
-    for document, row in enumerate(counts):
-        for word in np.argsort(-row, kind="stable")[:5]:
-            p = (theta[:, :, document] * phi[..., word]).sum(axis=-1)
+    for document in longest:
+        for word in np.argsort(-counts[document], kind="stable")[:5]:
+            p = (theta[:, document] * phi[..., word]).sum(axis=-1)
             found[f"word {word} in document {document}"] = p
     return {name: trace.astype(np.float64) for name, trace in found.items()}
 
@@ -440,13 +481,15 @@ def _log_joint(
     theta: np.ndarray, phi: np.ndarray, counts: np.ndarray, concentration: float
 ) -> np.ndarray:
     """Return log p(w, theta, phi) up to a constant, of samples [n, M, K] and [n, K, V]."""
-    total = (concentration - 1) * (
-        np.log(theta).sum(axis=(-2, -1)) + np.log(phi).sum(axis=(-2, -1))
-        if concentration != 1
-        else 0.0
-    )
-    log_p = np.log(np.maximum(theta @ phi, np.finfo(np.float32).tiny), dtype=np.float64)
-    return total + np.einsum("nmv,mv->n", log_p, counts)
+    rows, columns = np.nonzero(counts)
+    number = counts[rows, columns]
+    found = np.zeros(len(theta))
+    for at, (proportions, topics) in enumerate(zip(theta, phi, strict=True)):
+        p = np.einsum("rk,kr->r", proportions[rows], topics[:, columns])
+        found[at] = number @ np.log(p)
+        if concentration != 1:
+            found[at] += (concentration - 1) * (np.log(proportions).sum() + np.log(topics).sum())
+    return found
 
 
 def convergence(traces: Mapping[str, np.ndarray]) -> dict[str, float]:
@@ -476,8 +519,9 @@ def largest_z(first: Traces, second: Traces) -> float:
     return largest
 
 
-def thinned(samples: Samples, step: int) -> Samples:
-    return Samples(samples.theta[:, step - 1 :: step], samples.phi[:, step - 1 :: step])
+def large_z(quantities: int) -> float:
+    """Return what the largest of means and variances, were all independent, seldom reaches."""
+    return float(norm.isf(FALSE_ALARMS / 2 / (2 * quantities)))
 
 
 def relabelled(samples: Samples, seed: int) -> Samples:
@@ -498,18 +542,28 @@ def parameters(draws: Samples) -> Iterator[tuple[str, np.ndarray]]:
             yield f"{name}[{i + 1},{j + 1}]", array[:, :, i, j]
 
 
-def as_json(draws: Samples) -> str:
-    """Return draws in posteriordb's format: for each chain, the draws of each parameter."""
-    chains: list[dict[str, list[float]]] = [{} for _ in draws.theta]
-    for name, array in parameters(draws):
-        for chain, row in zip(chains, array.tolist(), strict=True):
-            chain[name] = [float(f"{number:.7g}") for number in row]
-    return json.dumps(chains, separators=(",", ":"))
+def as_json(draws: Samples) -> Iterator[str]:
+    """Yield draws in posteriordb's format, in parts: of each chain, the draws of each parameter."""
+    for chain in range(len(draws.theta)):
+        yield ",{" if chain else "[{"
+        separator = ""
+        for name, (row,) in parameters(Samples(*(part[chain : chain + 1] for part in draws))):
+            short = [float(f"{number:.7g}") for number in row.tolist()]
+            yield f'{separator}"{name}":{json.dumps(short, separators=(",", ":"))}'
+            separator = ","
+        yield "}"
+    yield "]"
+
+
+def reach(draws: Samples) -> float:
+    """Return how far effective sizes may be from the number of draws by posteriordb's rules."""
+    return float(4 * np.sqrt(7 * draws.theta.shape[0] * draws.theta.shape[1]))
 
 
 def information_of(name: str, draws: Samples, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return posteriordb's information on reference draws, with the checks that it makes."""
-    names, sizes = [], {"bulk": [], "tail": [], "rhat": [], "lag": []}
+    names: list[str] = []
+    sizes: dict[str, list[float]] = {"bulk": [], "tail": [], "rhat": [], "lag": []}
     for parameter, array in parameters(draws):
         names.append(parameter)
         trace = array.astype(np.float64)
@@ -521,7 +575,6 @@ def information_of(name: str, draws: Samples, row: Mapping[str, Any]) -> dict[st
         sizes["lag"].append(float(lag.mean()))
     short = {key: [float(f"{value:.6g}") for value in values] for key, values in sizes.items()}
     number = draws.theta.shape[0] * draws.theta.shape[1]
-    reach = 4 * np.sqrt(7 * number)  # posteriordb's, about 10,000
     sampler = "exact enumeration of all labels" if name == EXACT else "Gibbs sampling, exact SCIR"
     return {
         "name": name,
@@ -548,7 +601,7 @@ def information_of(name: str, draws: Samples, row: Mapping[str, Any]) -> dict[st
             "ndraws_is_10k": number == 10_000,
             "nchains_is_gte_4": CHAINS >= 4,
             "ess_within_bounds": all(
-                abs(size - number) < reach for size in sizes["bulk"] + sizes["tail"]
+                abs(size - number) < reach(draws) for size in sizes["bulk"] + sizes["tail"]
             ),
             "r_hat_below_1_01": max(sizes["rhat"]) < LARGE_RHAT,
             "abs_mean_lag1_ac_below_0_05": max(map(abs, sizes["lag"])) < 0.05,
@@ -559,8 +612,7 @@ def information_of(name: str, draws: Samples, row: Mapping[str, Any]) -> dict[st
             "were judged before, by quantities that do not depend on the order: R-hat "
             f"{row['r_hat']:.4f}, at least {row['ess_bulk']:.0f} effective samples in bulk and "
             f"{row['ess_tail']:.0f} in tails, means and variances within "
-            f"{row['second_largest_z']:.1f} standard errors of those of another sampler"
-            f"{', begun at draws of this one' if POSTERIORS[name].is_slow else ''}."
+            f"{row['second_largest_z']:.1f} standard errors of those of another sampler."
         ),
         "added_by": "simplex_jax",
         "added_date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -568,15 +620,26 @@ def information_of(name: str, draws: Samples, row: Mapping[str, Any]) -> dict[st
     }
 
 
-def write(folder: Path, name: str, info: Mapping[str, Any], text: str) -> None:
-    """Write draws and information to posteriordb's folders."""
-    for part in ("draws", "info"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
-    (folder / "info" / f"{name}.info.json").write_text(json.dumps(info, indent=2) + "\n", "utf-8")
-    entry = zipfile.ZipInfo(f"{name}.json", (1980, 1, 1, 0, 0, 0))  # the same bytes every time
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    with zipfile.ZipFile(folder / "draws" / f"{name}.json.zip", "w") as archive:
-        archive.writestr(entry, text)
+def write(folder: Path | None, name: str, info: Mapping[str, Any], draws: Samples) -> str:
+    """Write draws and information to posteriordb's folders, if any; return the draws' SHA-256."""
+    digest = hashlib.sha256()
+    with contextlib.ExitStack() as stack:
+        if folder is not None:
+            for part in ("draws", "info"):
+                (folder / part).mkdir(parents=True, exist_ok=True)
+            text = json.dumps(info, indent=2) + "\n"
+            (folder / "info" / f"{name}.info.json").write_text(text, "utf-8")
+            entry = zipfile.ZipInfo(f"{name}.json", (1980, 1, 1, 0, 0, 0))  # the same bytes always
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive = stack.enter_context(
+                zipfile.ZipFile(folder / "draws" / f"{name}.json.zip", "w")
+            )
+            file = stack.enter_context(archive.open(entry, "w", force_zip64=True))
+        for text in as_json(draws):
+            digest.update(text.encode())
+            if folder is not None:
+                file.write(text.encode())
+    return digest.hexdigest()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import zipfile
+from importlib.util import find_spec
 
 import kept
 import numpy as np
@@ -65,19 +66,43 @@ def test_exact_draws_have_the_moments_of_the_sum():
     assert abs(inner.mean() - expected / total) < 4.5 * inner.std() / 200
 
 
-def test_another_model_is_noticed():
-    exact = posteriordb.enumerated(posteriordb.enumeration(COUNTS), 4000, seed=0)
-    right, wrong = Posterior("", 2, 1.0), Posterior("", 2, 1.3)
-    z = [
-        posteriordb.largest_z(
-            *(
-                posteriordb.quantities(samples, COUNTS, right)
-                for samples in (exact, posteriordb.in_numpy(COUNTS, model, seed=1))
-            )
-        )
-        for model in (right, wrong)
-    ]
-    assert z[0] < posteriordb.LARGE_Z < z[1]
+def of_exact(number):
+    """Return the quantities of exact draws."""
+    exact = posteriordb.enumerated(posteriordb.enumeration(COUNTS), number, seed=0)
+    return posteriordb.traced(map(Samples, *exact), COUNTS, Posterior("", 2, 1.0))[0]
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        "gibbs",
+        pytest.param(
+            "by_tomotopy",
+            marks=pytest.mark.skipif(
+                find_spec("tomotopy") is None, reason="tomotopy is not installed"
+            ),
+        ),
+    ],
+)
+def test_another_model_is_noticed(sampler):
+    """A bound that the right model exceeds once in 250 times."""
+    exact = of_exact(4000)
+    z = []
+    for concentration in (1.0, 1.3):
+        chains = getattr(posteriordb, sampler)(COUNTS, Posterior("", 2, concentration), seed=1)
+        traces, _ = posteriordb.traced(chains, COUNTS, Posterior("", 2, 1.0))
+        z.append(posteriordb.largest_z(exact, traces))
+    assert z[0] < posteriordb.large_z(len(exact)) < z[1]
+
+
+def test_log_joint_density_of_rare_words_is_finite():
+    """In float32 one of ten thousand gamma draws of shape 0.1 is 0."""
+    rng = np.random.default_rng(0)
+    documents, topics = np.zeros((1000, 3, 2)), np.zeros((1000, 2, 50))
+    samples = posteriordb._given_labels(documents, topics, 0.1, rng)
+    traces = posteriordb.quantities(samples, np.ones((3, 50), int), Posterior("", 2, 0.1))
+    assert samples.phi.min() < np.finfo(np.float32).tiny
+    assert np.isfinite(traces["log joint density"]).all()
 
 
 def test_relabelling_keeps_what_does_not_depend_on_labels():
@@ -94,10 +119,14 @@ def test_format_of_posteriordb(tmp_path):
     draws = posteriordb.relabelled(draws, seed=2)
     row = {"r_hat": 1.0, "ess_bulk": 4000, "ess_tail": 4000, "second_largest_z": 1.0}
     info = posteriordb.information_of(posteriordb.EXACT, draws, row)
-    posteriordb.write(tmp_path, posteriordb.EXACT, info, posteriordb.as_json(draws))
+    digest = posteriordb.write(tmp_path, posteriordb.EXACT, info, draws)
+    assert posteriordb.write(None, posteriordb.EXACT, info, draws) == digest
     packed = (tmp_path / "draws" / f"{posteriordb.EXACT}.json.zip").read_bytes()
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        chains = json.loads(archive.read(f"{posteriordb.EXACT}.json"))
+        text = archive.read(f"{posteriordb.EXACT}.json")
+    chains = json.loads(text)
+    assert json.dumps(chains, separators=(",", ":")).encode() == text
+    assert hashlib.sha256(text).hexdigest() == digest
     assert [len(chain) for chain in chains] == [12] * 4
     assert list(chains[0]) == info["diagnostics"]["diagnostic_information"]["names"]
     assert list(chains[0])[:3] == ["theta[1,1]", "theta[1,2]", "theta[2,1]"]
