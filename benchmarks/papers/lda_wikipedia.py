@@ -8,8 +8,10 @@ own papers, where given. These differ from the papers: the corpus and its size, 
 counts; the number of updates (Patterson and Teh 3,000, Hsieh et al. 2,000); evaluations, 20 in all;
 and SGRHMC, which is the library's own, and also Ma, Chen and Fox's (2015), as far as published.
 With common values, step sizes are chosen on validation documents with an unreported seed. Each seed
-has another split of the test documents. Runs are kept in `runs/` of the folder as they end, and the
-table and the figure show all runs there, so the experiment can run in parts.
+has another split of the test documents. With `--seconds`, each method makes the updates that fit in
+them, by the time of 40 of its updates, in place of equally many. Runs are kept in `runs/` of the
+folder as they end, and the table and the figure show all runs there, so the experiment can run in
+parts.
 
 Collapsed Gibbs sampling, which the SCIR paper names, is for whole passes: `--methods 'collapsed
 Gibbs' --methods 'memoised SCIR' --settings common --batch 141379 --updates 40` makes 40 of them.
@@ -71,6 +73,7 @@ def own_settings(num_topics: int) -> dict[str, Own]:
 @click.option("--data", type=click.Path(path_type=Path), default=DATA, show_default=True)
 @click.option("--topics", "num_topics", type=click.IntRange(2), default=100, show_default=True)
 @click.option("--updates", type=click.IntRange(40), default=1000, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="In place of --updates.")
 @click.option("--sweeps", type=click.IntRange(2), help="30, or each paper's of its own settings.")
 @click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--batch", "batch_size", type=click.IntRange(1), default=50, show_default=True)
@@ -83,6 +86,7 @@ def main(
     data: Path,
     num_topics: int,
     updates: int,
+    seconds: float | None,
     sweeps: int | None,
     seeds: int,
     batch_size: int,
@@ -94,7 +98,7 @@ def main(
     if quick:
         counts = embedded_corpus().counts[:300]
         train, test, validation = counts[:200], counts[200:250], counts[250:]
-        num_topics, updates, sweeps, seeds, batch_size = 5, 40, 4, 1, 20
+        num_topics, updates, seconds, sweeps, seeds, batch_size = 5, 40, None, 4, 1, 20
         methods = (GIBBS, "SGRLD")
     else:
         train, test, validation = _wikipedia(data)
@@ -108,7 +112,7 @@ def main(
         "test documents": test.shape[0],
         "words": train.shape[1],
         "topics": num_topics,
-        "updates": updates,
+        **({"updates": updates} if seconds is None else {"seconds": seconds}),
         "batch": batch_size,
         "seeds": [seed, seeds],
     }
@@ -124,6 +128,8 @@ def main(
             # As in the papers. Blocked sweeps from no labels do not converge at their small alpha.
             local_step = Local("collapsed", sweeps=taken, burn_in=taken // 2)
             options = {"local_step": local_step, "batch_size": batch_size}
+            if seconds is not None:
+                updates = _updates_within(seconds, tuning, method, step, options)
             if step is None:
                 step, tried = lda_common.tuned(
                     tuning, method, updates=max(4, updates // 4), **options
@@ -148,6 +154,7 @@ def main(
                 "beta": beta,
                 "sweeps": taken if method.sweeps else "",
                 "step size": "" if len(method.steps) == 1 else str(step),
+                "updates": updates,
                 **_summary([records[-1] for records in runs]),
             }
             click.echo(row)
@@ -156,6 +163,22 @@ def main(
                 json.dumps({"row": row, "runs": runs}), encoding="utf-8"
             )
             _write(out, scored_with, started)
+
+
+def _updates_within(
+    seconds: float, problem: Problem, method: Method, step: Step | None, options: dict
+) -> int:
+    """Return the number of updates that take so long, by the later half of 80."""
+    records = lda_common.scores(
+        *(problem, method, step or method.steps[0]),
+        updates=80,
+        evaluations=2,
+        seed=lda_common.TUNING_SEED,
+        **options,
+    )
+    if len(records) < 2 or not np.isfinite(records[-1]["sample"]):
+        raise RuntimeError("the run that times updates diverged")
+    return max(40, round(seconds * 40 / (records[1]["seconds"] - records[0]["seconds"])))
 
 
 def _summary(last: list[dict[str, float]]) -> dict[str, float]:
