@@ -12,7 +12,7 @@ from support.fits import assert_same, topic_fit
 
 from simplex_jax._src.corpus import from_counts
 from simplex_jax._src.evaluate.intervals import beta_interval
-from simplex_jax._src.models import lda
+from simplex_jax._src.models import dtm, hdp, lda, sam
 from simplex_jax._src.models.lda import checks
 from simplex_jax._src.report.examples import representative
 from simplex_jax._src.runtime import directory, output
@@ -158,6 +158,16 @@ def test_a_run_replaces_another_on_request_only(run):
 def test_words_that_no_line_can_hold(word):
     with pytest.raises(ValueError, match=r"^word 1 .*vocabulary\.txt"):
         directory.check_words(["fine", word])
+
+
+@pytest.mark.parametrize("model", [lda, hdp, sam, dtm])
+def test_such_a_word_is_refused_before_a_fit(model):
+    """Which could not be saved."""
+    data = from_counts(np.eye(3, dtype=int).repeat(10, 0), ["two\nlines", "fine", "too"])
+    named = {"times": np.arange(30) // 10} if model is dtm else {}
+    named |= {} if model is hdp else {"num_topics": 2}
+    with pytest.raises(ValueError, match=r"'two\\nlines', .*vocabulary\.txt"):
+        model.fit(data, **named)
 
 
 def test_a_fit_with_such_a_word_is_not_saved(run):

@@ -1,6 +1,5 @@
 """Reading word counts on the command line, for models of counts."""
 
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from simplex_jax._src.options import declarations
 from simplex_jax._src.report.display import counted
 from simplex_jax._src.runtime import directory, saved
 from simplex_jax._src.runtime.processes import is_first
+from simplex_jax._src.warn import warn_caller
 
 
 def declared_options(of: type, names: Collection[str] | None = None) -> dict[str, Callable]:
@@ -257,12 +257,11 @@ def read_as(
         return mapped(reading)
     tokens = _token_options(model_reading)
     if not _from_texts(model_reading) and (lost := unmatched(vocabulary, _text_options(tokens))):
-        warnings.warn(
+        warn_caller(
             f"{path}: {len(lost):,} of {len(vocabulary):,} words of the model are not counted, "
             f"since its corpus of counts does not say how to find words such as "
             f"{printable(lost[0])!r} in texts: give counts, as simplex-jax lda store writes them "
             "with the options of that corpus and --min-df 1 --max-df 1",
-            stacklevel=2,
         )
     return mapped(reading | tokens)
 

@@ -19,7 +19,6 @@ import shutil
 import stat
 import sys
 import tempfile
-import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
 from simplex_jax._src.corpus.corpus import CorpusError, error_at, printable
+from simplex_jax._src.warn import warn_caller
 
 # Packed files (gzip, xz, bzip2, zip), recognised by their first bytes, and their limits.
 #
@@ -612,10 +612,9 @@ def text_lines(path: Path, encoding: Encoding = UTF8) -> Iterator[tuple[int, str
 
 def warn_of_errors(path: Path, encoding: Encoding, where: str) -> None:
     """Warn of bytes that were not in the encoding, and were let through as it says."""
-    warnings.warn(
+    warn_caller(
         f"{path}: bytes that are not {encoding.name} in {where}: treated as "
         f"--encoding-errors (encoding_errors) {encoding.errors} says",
-        stacklevel=3,
     )
 
 

@@ -5,7 +5,6 @@ import itertools
 import os
 import re
 import unicodedata
-import warnings
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +34,7 @@ from simplex_jax._src.corpus.files import text_lines
 from simplex_jax._src.corpus.vocabulary import composed, even_empty, warn_of_foreign
 from simplex_jax._src.extras import needed
 from simplex_jax._src.options import option, options
+from simplex_jax._src.warn import warn_caller
 
 # Words of any script in running text, including combining marks.
 
@@ -382,7 +382,7 @@ def from_texts(
         corpus = empty_corpus(vocabulary, labels)
     told = reader.tokens(int(counts.sum()), lost)
     if vocabulary is None and (problem := reader.problem()):
-        warnings.warn(f"{source}: {problem}", stacklevel=2)
+        warn_caller(f"{source}: {problem}")
     return corpus._replace(excerpts=tuple(excerpts), tokens=told)
 
 
@@ -391,13 +391,12 @@ def _warn_of_unmatched(
 ) -> None:
     """Warn of words of a given vocabulary that the options of texts never produce."""
     if words := unmatched(vocabulary, options, tokenised=tokenised):
-        warnings.warn(
+        warn_caller(
             f"{source}: {len(words):,} of {len(vocabulary):,} words of the vocabulary are not "
             f"counted: these TextOptions cannot produce words such as {printable(words[0])!r}; "
             "give the options that made them, such as --ngrams (ngrams), --token-pattern "
             "(token_pattern) or --keep-case (lowercase=False), and to transform texts "
             "corpus.from_texts(texts, options=..., vocabulary=fit.vocabulary)",
-            stacklevel=3,
         )
 
 

@@ -3,7 +3,6 @@
 import os
 import re
 import unicodedata
-import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
@@ -27,6 +26,7 @@ from simplex_jax._src.corpus.corpus import (
 from simplex_jax._src.corpus.files import SUFFIXES, content_name, text_lines
 from simplex_jax._src.corpus.frames import reads_as_number
 from simplex_jax._src.corpus.vectors import UnitVectors
+from simplex_jax._src.warn import warn_caller
 
 FEATURES = ("features.tsv", "genes.tsv")
 """Ends of the names of files of features of a 10x matrix."""
@@ -179,10 +179,9 @@ def columns_of(vocabulary: Sequence[str]) -> Callable[[str], int | None]:
 def warn_of_foreign(tokens: int, source: str, remedy: str) -> None:
     """Warn that not one of many tokens is a word of a model; a few unknown words are normal."""
     if tokens >= _SUSPICIOUS:
-        warnings.warn(
+        warn_caller(
             f"{printable(source)}: none of its {tokens:,} tokens is a word of the model, and every "
             f"document is treated as empty; {remedy}",
-            stacklevel=4,
         )
 
 

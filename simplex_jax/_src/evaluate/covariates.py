@@ -4,7 +4,6 @@ Columns may have missing values. Terms are contrasts: rows that turn coefficient
 in a group or at a number, a difference or a slope.
 """
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from simplex_jax._src.corpus.frames import (
     doubtful_numbers,
     texts_of,
 )
+from simplex_jax._src.warn import warn_caller
 
 POINTS = 41
 """Number of points at which the curve of a numeric column is evaluated."""
@@ -105,7 +105,7 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
         if (dates := dates_of(texts)) is not None:
             return _placed(Column(name, "date", _years(dates), ()), present)
         if reason := doubtful_numbers(observed) or doubtful_dates(texts):
-            warnings.warn(f"column {name!r} is taken for groups: {reason}", stacklevel=2)
+            warn_caller(f"column {name!r} is taken for groups: {reason}")
     groups = tuple(sorted(set(texts)))
     return _placed(_grouped(name, texts, groups), present)
 
@@ -113,10 +113,9 @@ def column(name: str, values: Sequence[Any] | ArrayLike) -> Column:
 def _numeric_column(name: str, numbers: np.ndarray, present: np.ndarray) -> Column:
     finite = numbers[np.isfinite(numbers)]
     if compact_dates(finite):
-        warnings.warn(
+        warn_caller(
             f"column {name!r} is taken for numbers: if {finite[0]:.0f} is a date, write it with "
             "hyphens, as 2020-03-14 or 2020-03",
-            stacklevel=3,
         )
     return _placed(Column(name, "number", numbers * 1.0, ()), present)
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from simplex_jax._src import arguments
 from simplex_jax._src.options import declarations, number, option, options
+from simplex_jax._src.warn import warn_caller
 
 MOST_CONCENTRATION = 2.0**24
 """Largest concentration of a Dirichlet distribution: float32 still resolves one more token."""
@@ -50,6 +50,9 @@ def concentration(
             raise ValueError(f"{name} must be a number or {' or '.join(learn)}; it is {value!r}")
         if value is None and default is None:
             return None
+        if several and np.ndim(value) > 1:
+            shape = np.shape(value)
+            raise ValueError(f"{name} must be one number or a list of them; its shape is {shape}")
         if several and np.ndim(value):
             return tuple(number(name, each, most=most) for each in value)
         return number(name, value, most=most)
@@ -172,10 +175,9 @@ def number_kept(given: int | None, chains: int, topics: int, words: int) -> int:
     each = 4 * chains * topics * words
     usual = min(KEPT, math.ceil(2 * KEPT / chains))
     if (number := min(usual, _MOST_KEPT // each)) < usual:
-        warnings.warn(
+        warn_caller(
             f"the run keeps {number} posterior samples of the topics, not {usual}: each takes "
             f"{each / 1e9:.2g} GB. For more give their number (keep_samples, --keep-samples)",
-            stacklevel=2,
         )
     return number
 

@@ -6,7 +6,6 @@ Calls have the same names on CPUs, by C++, and on GPUs of NVIDIA, by CUDA C++.
 import ctypes
 import functools
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from jax import lax
 from jax.extend import backend
 
 from simplex_jax._src.native import VARIABLE
+from simplex_jax._src.warn import warn_caller
 
 PLATFORMS = ("cpu", "cuda")
 _PACKAGE = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def _wanted() -> bool:
 @functools.cache  # once
 def _warn(lack: str) -> None:
     message = f"simplex_jax runs without {lack}; {_remedy()}"
-    warnings.warn(message, NativeCodeWarning, stacklevel=3)
+    warn_caller(message, NativeCodeWarning)
 
 
 @dataclass(frozen=True)

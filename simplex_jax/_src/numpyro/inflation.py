@@ -53,7 +53,6 @@ warm-up steps, with more weight on later ones, which counts as a few steps when 
 """
 
 import functools
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -78,6 +77,7 @@ from simplex_jax._src.samplers import (
     sgrld,
     smld,
 )
+from simplex_jax._src.warn import warn_caller
 
 MOST = 1.1
 """The inflation above which to warn."""
@@ -143,9 +143,8 @@ def check_expected(
     if isinstance(noise.inflation, jax.core.Tracer) or float(noise.inflation) <= MOST:
         return
     sizes = ", ".join(f"{shown} of {size} rows" for size, shown in plates.values())
-    warnings.warn(
+    warn_caller(
         f"with minibatches of {sizes} (if they outweigh the prior) {message(names, noise)}{hint}",
-        stacklevel=3,
     )
 
 

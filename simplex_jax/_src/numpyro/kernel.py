@@ -1,7 +1,6 @@
 """The common base class of the kernels: numpyro's protocol is by inheritance."""
 
 import copy
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -17,6 +16,7 @@ from simplex_jax._src.draws.keys import by_native_code, like, to_jax_key
 from simplex_jax._src.numpyro import density, monitors, sites
 from simplex_jax._src.numpyro.density import Target
 from simplex_jax._src.numpyro.sites import Layout, Model, Values
+from simplex_jax._src.warn import warn_caller
 
 # Same as in `numpyro.infer.util.find_valid_initial_params`.
 _TRIES = 100
@@ -105,10 +105,9 @@ class ModelKernel(MCMCKernel):
 
         within_gibbs = sites.SIBLINGS in kwargs
         if within_gibbs and self._init_strategy is not None:
-            warnings.warn(
+            warn_caller(
                 "init_strategy is only used where the start that Gibbs gives has no finite "
                 "density: give init_params to MCMC.run instead",
-                stacklevel=2,
             )
         inputs = jax.tree.leaves((rng_key, init_params, model_args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in inputs):
@@ -117,11 +116,10 @@ class ModelKernel(MCMCKernel):
         state, valid = chains(search=False)
         if not valid.all():
             if within_gibbs:
-                warnings.warn(
+                warn_caller(
                     "the log density or its gradient is not finite where Gibbs starts "
                     f"{sites.list_str(self._inspected.kinds)}, at init_params or a draw from the "
                     "prior: other values are tried",
-                    stacklevel=2,
                 )
             state, valid = chains(search=True)
         if not valid.all():
@@ -166,11 +164,10 @@ class ModelKernel(MCMCKernel):
         self._layout = layout = layout._replace(least=least)
         left_out = density.changing_sites(self._target(model_args, kwargs, key_batch), values)
         if left_out:
-            warnings.warn(
+            warn_caller(
                 f"samples will not have the deterministic sites {sites.list_str(left_out)}, which "
                 "change with the minibatch of a step, with sites that are summed out, or with "
                 "numbers that the model draws itself: compute them from the samples",
-                stacklevel=2,
             )
             names = tuple(name for name in layout.deterministic if name not in left_out)
             self._layout = layout._replace(deterministic=names)
@@ -231,7 +228,7 @@ class ModelKernel(MCMCKernel):
         Each problem is a ``UserWarning``.
         """
         for message in self._warnings(state):
-            warnings.warn(message, stacklevel=2)
+            warn_caller(message)
         return self._diagnostics_str(state)
 
     def _warnings(self, state: Any) -> list[str]:

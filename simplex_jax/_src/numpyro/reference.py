@@ -23,7 +23,6 @@ the Jacobian, so the model is the same to rounding. Scores beyond 13 are compute
 """
 
 import math
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,6 +44,7 @@ from simplex_jax._src.numpyro import density, monitors, sites
 from simplex_jax._src.numpyro.distributions import LogDirichlet
 from simplex_jax._src.numpyro.scir import SCIR
 from simplex_jax._src.numpyro.sites import Kind, Layout, Model, Values
+from simplex_jax._src.warn import warn_caller
 
 _POSITIVE = (constraints.positive, constraints.softplus_positive)
 # A table of normal scores for more shapes would exceed 5 MB.
@@ -336,11 +336,10 @@ def learn_reference(
     for name, kind in fitted.items():
         one_point = kind.on_simplex and samples[name].shape[-1] == 1
         if not one_point and (share := monitors.share_constant(samples[name])):
-            warnings.warn(
+            warn_caller(
                 f"{share:.2g} of the numbers of {name!r} did not move in the pilot, so its "
                 "reference is far from the posterior: NUTS will be right, but slow. Use a longer "
                 "num_warmup, or give GammaReference shapes of your own",
-                stacklevel=2,
             )
     return {name: _fit(kind, samples[name]) for name, kind in fitted.items()}
 

@@ -157,7 +157,8 @@ def check_words(vocabulary: Sequence[str]) -> None:
     if len(vocabulary) < 2:
         raise ValueError(
             f"the vocabulary has {len(vocabulary)} word, and topics need at least 2: keep more of "
-            "them (min_df, max_df and drop_words, or --min-df, ...), or give other documents"
+            "them (min_df, max_df and drop_words of corpus.TextOptions, or --min-df, ...), or give "
+            "other documents"
         )
     for number, word in enumerate(vocabulary):
         if "\n" in word or word.encode("utf-8", "ignore").decode() != word:

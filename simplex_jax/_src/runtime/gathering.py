@@ -3,7 +3,6 @@
 These hooks are saved in checkpoints: an interrupted run gathers the same as an uninterrupted one.
 """
 
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from simplex_jax._src.runtime.hooks import Event, Hook
 from simplex_jax._src.runtime.moments import Moments
 from simplex_jax._src.runtime.sample_files import Folder, name_of
 from simplex_jax._src.runtime.windows import Latest, Place, Window, done
+from simplex_jax._src.warn import warn_caller
 
 
 class Sample(NamedTuple):
@@ -283,11 +283,10 @@ class Kept(Hook):
                 del self._held[number]
             in_files = [number for number in in_files if number not in of_first]
         if lost := [number for number in in_files if steps[number] < 0]:
-            warnings.warn(
+            warn_caller(
                 f"{len(lost)} of {len(in_files)} samples that the run had kept are no longer in "
                 f"{str(folder.path)!r}: it continues without them",
                 CheckpointWarning,
-                stacklevel=2,
             )
         for number in lost:
             del self._held[number]

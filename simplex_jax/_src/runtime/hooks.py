@@ -5,7 +5,6 @@ import math
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeAlias
@@ -16,6 +15,7 @@ import numpy as np
 from simplex_jax._src.base import Info, State
 from simplex_jax._src.extras import needed
 from simplex_jax._src.runtime import equilibrium, output
+from simplex_jax._src.warn import warn_caller
 
 
 class Event(NamedTuple):
@@ -393,7 +393,7 @@ class Equilibrium(Hook):
             for warning in equilibrium.energy_warnings(records, self._damping):
                 place = f"{site}: " if site else ""
                 text = f"{place}{warning} (step {event.step})"
-                warnings.warn(text, EquilibriumWarning, stacklevel=2)
+                warn_caller(text, EquilibriumWarning)
 
     def save(self) -> dict[str, list[dict[str, float]]]:
         """Return the records."""

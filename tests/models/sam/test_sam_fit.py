@@ -226,7 +226,7 @@ def test_a_run_of_the_default_length_has_samples_enough_for_intervals():
     [
         (DATA, {"num_topics": 7}, r"num_topics .* 6"),
         (DATA, {"num_topics": 0}, "num_topics"),
-        (np.ones((5, 1)), {"num_topics": 1}, "two words"),
+        (np.ones((5, 1)), {"num_topics": 1}, "at least 2"),
         (DATA, {"kappa1": -1.0}, "kappa1"),
         (DATA, {"alpha": 0.0}, "alpha"),
         (DATA, {"sigma": float("nan")}, "sigma"),

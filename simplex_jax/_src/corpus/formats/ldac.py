@@ -4,7 +4,6 @@ Some programs write ids from 1.
 """
 
 import re
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from simplex_jax._src.corpus.files import content_name
 from simplex_jax._src.corpus.formats.matrices import corpus_of
 from simplex_jax._src.corpus.reading import Blocks, Format, Reading, Source
 from simplex_jax._src.corpus.vocabulary import read_vocabulary, vocabulary_beside
+from simplex_jax._src.warn import warn_caller
 
 _LINE = re.compile(rb"(\d{1,9})((?:[ \t]+\d+:\d+)*)[ \t]*\r?")
 _DIGITS = b"0123456789"
@@ -111,10 +111,9 @@ def _documents(path: Path, words: int, first_index: int | None) -> Iterator[_Doc
                 least = min(least, int(part.ids.min(initial=MAX_WORDS)))
                 yield part._replace(ids=part.ids - first)
     if first_index is None and 0 < least < MAX_WORDS:
-        warnings.warn(
+        warn_caller(
             f"{path}: no word has id 0, and ids are taken to count from 0: give --first-index "
             "(first_index) 1 if they count from 1, or 0 to confirm",
-            stacklevel=3,
         )
 
 

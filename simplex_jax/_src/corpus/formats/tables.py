@@ -2,7 +2,6 @@
 
 import csv
 import re
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -46,6 +45,7 @@ from simplex_jax._src.corpus.reading import (
     text_format,
 )
 from simplex_jax._src.corpus.vocabulary import numbered, read_vocabulary, to_vocabulary
+from simplex_jax._src.warn import warn_caller
 
 IDENTITY = (
     "id", "doc_id", "docid", "document_id", "uid", "uuid", "key", "name", "filename", "file",
@@ -252,11 +252,10 @@ def _warn_of_titles(first: Record, column: str, path: Path) -> None:
     """Warn of a first record that seems to have column names, where columns have numbers."""
     titles = dict(zip(numbered(len(first.fields), 1), _stripped(first).fields, strict=True))
     if (title := titles.get(column, "")).casefold() in TEXT:
-        warnings.warn(
+        warn_caller(
             f"{printable(str(path))}:{first.line}: the first line, which is taken for a document, "
             f"seems to have column names: then give {printable(title)!r} as the column of texts "
             "(--text-column, text_column)",
-            stacklevel=2,
         )
 
 
@@ -612,11 +611,10 @@ def read_triples(path: Path, reading: Reading) -> Corpus:
             "give the column of documents, --id-column (id_column)",
         )
     if weights and 1 < len(counts) == len(set(zip(documents, words, strict=True))):
-        warnings.warn(
+        warn_caller(
             f"{path}: each record is counted as one token, although no word of a document has two, "
             f"so that there may be a number of each in {list_columns(weights)}: if these are "
             "counts, call the column count (others, such as tf-idf, are no counts)",
-            stacklevel=2,
         )
     corpus = from_counts(found.table, found.words, found.names, source=str(path))
     if reading.vocabulary is None:

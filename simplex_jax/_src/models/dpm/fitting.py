@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -45,6 +44,7 @@ from simplex_jax._src.runtime.moments import Moments
 from simplex_jax._src.runtime.sample_files import Folder
 from simplex_jax._src.runtime.session import Records, Run
 from simplex_jax._src.runtime.windows import window_of
+from simplex_jax._src.warn import warn_caller
 
 # Hooks of a run: traces, partitions, held-out rows, and records of the evaluations.
 
@@ -237,9 +237,7 @@ def warn_of_time(settings: Options, family: Family, rows: PyTree, clusters: int)
             "or take the family diagonal_gaussian"
         )
     reasons.append("do fewer passes (--passes), or give a time (--seconds)")
-    warnings.warn(
-        f"the run takes about {_duration(time)} on one core; {'; or '.join(reasons)}", stacklevel=2
-    )
+    warn_caller(f"the run takes about {_duration(time)} on one core; {'; or '.join(reasons)}")
 
 
 def _duration(seconds: float) -> str:

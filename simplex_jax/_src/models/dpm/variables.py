@@ -8,7 +8,6 @@ distribution with the column's mean (`families.poisson`): neither depends on uni
 """
 
 import datetime
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -34,6 +33,7 @@ from simplex_jax._src.models.dpm.families.family import (
     refuse_masked,
 )
 from simplex_jax._src.models.dpm.families.poisson import MOST, check_total
+from simplex_jax._src.warn import warn_caller
 
 # Kinds of the columns of a table, and their cells as numbers, counts or categories.
 
@@ -137,10 +137,9 @@ def warn_of_numbers(name: str, observed: np.ndarray | Sequence[Any]) -> None:
             f"its cells may be dates, such as {texts[0]!r}: give numbers, such as days since a date"
         )
     if reason is not None:
-        warnings.warn(
+        warn_caller(
             f"column {name!r} is taken for a category: {reason}, or say what the column is: "
             f"kinds={{{name!r}: 'number'}}, or 'category' (--number-column, --category-column)",
-            stacklevel=2,
         )
 
 
@@ -213,10 +212,9 @@ def _warn_of_unknown(name: str, texts: Sequence[str | None], codes: np.ndarray) 
     """Warn that a model knows not one of a column's values; a few new values are normal."""
     observed = [text for text in texts if text is not None]
     if len(observed) >= _SUSPICIOUS and np.isnan(codes).all():
-        warnings.warn(
+        warn_caller(
             f"column {name!r}: the model has none of its values, such as {observed[0]!r}, and "
             "takes them for missing",
-            stacklevel=4,
         )
 
 

@@ -159,7 +159,7 @@ def resolve_options(data: Sliced, heldout: Any, options: Options) -> Options:
     Options that conflict with each other or with the data raise a ValueError that names them.
     """
     size = size_of(data.corpus)
-    check_words(size)
+    check_words(size, data.corpus.vocabulary)
     if heldout is not None:
         if not isinstance(heldout, HeldOut):
             raise ValueError(

@@ -141,7 +141,7 @@ def resolve_options(data: Corpus, heldout: Any, options: Options) -> Options:
     Options that conflict with each other or with the data raise a ValueError that names them.
     """
     size = size_of(data)
-    check_words(size)
+    check_words(size, data.vocabulary)
     check_heldout(heldout, size.words)
     if options.batch_size not in (None, size.documents):
         raise ValueError(

@@ -242,7 +242,7 @@ def resolve_options(data: Training, heldout: Heldout | None, options: Options) -
     Options that conflict with each other or with the data raise a ValueError that names them.
     """
     size = size_of(data)
-    check_words(size)
+    check_words(size, vocabulary_of(data))
     check_heldout(heldout, size.words)
     _check_topics(data, size, options)
     counts = _counts(data, options)

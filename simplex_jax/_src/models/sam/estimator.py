@@ -1,7 +1,6 @@
 """The spherical admixture model as a scikit-learn estimator."""
 
 import dataclasses
-import warnings
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -16,6 +15,7 @@ from simplex_jax._src.models.sam import density
 from simplex_jax._src.models.sam.data import scatter_to_all
 from simplex_jax._src.models.sam.joint import to_device
 from simplex_jax._src.models.sam.options import Options
+from simplex_jax._src.warn import warn_caller
 
 
 class _Documents(NamedTuple):
@@ -135,11 +135,10 @@ class SphericalAdmixture(common.TopicEstimator):
             raise ValueError("X has zero vectors only, which have no direction: nothing is left")
         if zero.any():
             rows = np.flatnonzero(zero)
-            warnings.warn(
+            warn_caller(
                 f"X has {len(rows)} zero vectors, which have no direction (the first is row "
                 f"{rows[0]}, counted from 0): they are left out, with equal proportions of all "
                 "topics",
-                stacklevel=3,
             )
             # Other rows keep their indices, which error messages name.
             stand_ins = sp.csr_array((np.ones(len(rows)), (rows, 0 * rows)), table.shape)

@@ -20,6 +20,7 @@ from simplex_jax._src.models.sam.joint import LEARN
 from simplex_jax._src.models.sam.local import Local
 from simplex_jax._src.models.sam.variational import STARTS
 from simplex_jax._src.options import option, options
+from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime import session
 
 ALPHA = 10.0
@@ -144,8 +145,7 @@ def resolve_options(data: Data, heldout: Data | None, options: Options) -> Optio
     """Return options with all defaults filled in, or raise a ValueError."""
     table = data.vectors.values
     documents, words = table.shape
-    if words < 2:
-        raise ValueError("the vocabulary must have at least two words: one has no directions")
+    directories.check_words(data.vectors.vocabulary)
     if options.num_topics > words:
         raise ValueError(
             f"num_topics must be at most {words}, one a word; it is {options.num_topics}"

@@ -1,9 +1,12 @@
 """Options shared by the models of token topics."""
 
+from collections.abc import Sequence
+
 from simplex_jax._src.models.options import RunOptions
 from simplex_jax._src.models.topics.data import Size
 from simplex_jax._src.models.topics.engine import ENGINES
 from simplex_jax._src.options import option, options
+from simplex_jax._src.runtime import directory as directories
 
 SHARE_ERROR = 0.02
 """Default of the Monte-Carlo error of the topic proportions of documents."""
@@ -23,13 +26,8 @@ class TopicOptions(RunOptions):
     )
 
 
-def check_words(size: Size) -> None:
-    """Raise a ValueError for a vocabulary of one word, or documents of none: without topics."""
+def check_words(size: Size, vocabulary: Sequence[str]) -> None:
+    """Raise a ValueError for documents without words, or a vocabulary that no run can have."""
     if size.tokens < 1:
         raise ValueError("every document is empty: give documents with words of the vocabulary")
-    if size.words < 2:
-        raise ValueError(
-            "topics need a vocabulary of at least two words; it has one: keep more of them, those "
-            "of texts by corpus.from_texts(texts, options=corpus.TextOptions(min_df=1, max_df=1.0"
-            ")), or give other documents"
-        )
+    directories.check_words(vocabulary)

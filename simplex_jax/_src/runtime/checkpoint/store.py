@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import re
-import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from simplex_jax._src.runtime import output, processes
 from simplex_jax._src.runtime.checkpoint import errors, leaves
 from simplex_jax._src.runtime.checkpoint.errors import CheckpointError, CheckpointWarning, Damaged
 from simplex_jax._src.version import __version__
+from simplex_jax._src.warn import warn_caller
 
 _NAME = r"(\d+)-step-\d+"
 _ARRAYS, _MANIFEST, _SUMS = "arrays-{}.npz", "manifest.json", "SHA256SUMS"
@@ -128,7 +128,7 @@ class Store:
                 return self._read(path, like, about, sized=not resized)
             except Damaged as error:
                 text = f"checkpoint {str(path)!r} is damaged and skipped: {error}"
-                warnings.warn(text, CheckpointWarning, stacklevel=2)
+                warn_caller(text, CheckpointWarning)
         if paths:
             raise CheckpointError(
                 f"all {len(paths)} checkpoints in {str(self._directory)!r} are damaged: "
@@ -184,10 +184,9 @@ class Store:
         try:
             errors.compare(manifest["versions"], _versions())
         except CheckpointError as error:
-            warnings.warn(
+            warn_caller(
                 f"samples from here on may differ from those of an uninterrupted run: {error}",
                 CheckpointWarning,
-                stacklevel=3,
             )
         return Saved(manifest["step"], tree, manifest["about"])
 
