@@ -110,6 +110,12 @@ def test_minibatches_are_refused() -> None:
         recommend(jax.random.key(0), cases.categorical, model_args=(cases.LABELS, 5))
 
 
+@pytest.mark.parametrize("function", [recommend, reference.learn_reference])
+def test_arguments_of_a_model_are_a_tuple(function) -> None:
+    with pytest.raises(ValueError, match=r"such as \(x,\); it is a ndarray"):
+        function(jax.random.key(0), lambda x: None, model_args=np.zeros(3))
+
+
 @pytest.mark.slow
 def test_sparse_weights() -> None:
     """SCIR and NUTS in normal scores are far ahead of NUTS on the simplex as it is."""

@@ -193,6 +193,7 @@ def recommend(
         ('SCIR', 3)
     """
     sites.check_model(model)
+    sites.check_args(model_args)
     kwargs = dict(model_kwargs or {})
     key_scores, key_pilot = jax.random.split(sites.to_typed_key(rng_key))
     layout, _ = sites.inspect(model, key_pilot, model_args, kwargs, None)

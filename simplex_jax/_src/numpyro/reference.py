@@ -315,6 +315,7 @@ def learn_reference(
     if num_samples < 100:
         raise ValueError(f"num_samples must be at least 100; it is {num_samples}")
     sites.check_model(model)
+    sites.check_args(model_args)
     kwargs = dict(model_kwargs or {})
     layout, _ = sites.inspect(model, sites.to_typed_key(rng_key), model_args, kwargs, None)
     sites.check_all_rows(layout)

@@ -220,6 +220,13 @@ def check_model(model: Any) -> None:
         )
 
 
+def check_args(model_args: Any) -> None:
+    """Raise a ValueError unless the arguments of a model are a tuple; (x) without a comma is x."""
+    if not isinstance(model_args, tuple | list):
+        kind = type(model_args).__name__
+        raise ValueError(f"model_args must be a tuple, such as (x,); it is a {kind}")
+
+
 def to_typed_key(key: jax.Array) -> jax.Array:
     """Return a typed key, given a typed or raw one."""
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
