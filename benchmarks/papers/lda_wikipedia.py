@@ -7,16 +7,17 @@ evaluation, once with common alpha and beta and once with the alpha, beta, steps
 own papers, where given. These differ from the papers: the corpus and its size, which scales the
 counts; the number of updates (Patterson and Teh 3,000, Hsieh et al. 2,000); evaluations, 20 in all;
 and SGRHMC, which is the library's own, and also Ma, Chen and Fox's (2015), as far as published.
-With common values, step sizes are chosen on validation documents with an unreported seed. Each seed
-has another split of the test documents. With `--seconds`, each method makes the updates that fit in
-them, by the time of 40 of its updates, in place of equally many. Runs are kept in `runs/` of the
-folder as they end, and the table and the figure show all runs there, so the experiment can run in
-parts.
+With common values, step sizes are chosen on validation documents with an unreported seed, and with
+`--settings grid` alpha and beta too, from `GRID`, as Patterson and Teh did. Each seed has another
+split of the test documents. With `--seconds`, each method makes the updates that fit in them, by
+the time of 40 of its updates, in place of equally many. Runs are kept in `runs/` of the folder as
+they end, and the table and the figure show all runs there, so the experiment can run in parts.
 
 Collapsed Gibbs sampling, which the SCIR paper names, is for whole passes: `--methods 'collapsed
 Gibbs' --methods 'memoised SCIR' --settings common --batch 141379 --updates 40` makes 40 of them.
 """
 
+import itertools
 import json
 import time
 from pathlib import Path
@@ -36,8 +37,15 @@ from simplex_jax._src.corpus import device, embedded_corpus
 DATA = common.DATA / "wikipedia"
 GIBBS = "collapsed Gibbs"
 COMPARED = tuple(name for name in METHODS if name not in (GIBBS, "SMLD", "memoised SCIR, tenths"))
-SETTINGS = ("common", "own")
+TITLES = {
+    "common": "common alpha and beta",
+    "own": "each with its paper's",
+    "grid": "each with its best",
+}
+SETTINGS = tuple(TITLES)
 COMMON = (0.1, 0.05)
+GRID = tuple(itertools.product((0.01, 0.1), (1e-4, 0.01, 0.05, 1.0)))
+"""Values of alpha and beta."""
 VALIDATION = 500
 
 
@@ -78,7 +86,7 @@ def own_settings(num_topics: int) -> dict[str, Own]:
 @click.option("--seeds", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--batch", "batch_size", type=click.IntRange(1), default=50, show_default=True)
 @click.option("--methods", multiple=True, type=click.Choice((GIBBS, *COMPARED)), default=COMPARED)
-@click.option("--settings", multiple=True, type=click.Choice(SETTINGS), default=SETTINGS)
+@click.option("--settings", multiple=True, type=click.Choice(SETTINGS), default=SETTINGS[:2])
 def main(
     quick: bool,
     out: Path,
@@ -121,7 +129,7 @@ def main(
             if setting == "own" and name not in own:
                 continue
             method: Method = METHODS[name]
-            alpha, beta = COMMON if setting == "common" else own[name][:2]
+            alpha, beta = own[name][:2] if setting == "own" else COMMON
             tuning = Problem(documents, shape, chosen, alpha, beta)
             step = own[name].step if setting == "own" else None
             taken = sweeps or (own[name].sweeps if setting == "own" else 30)
@@ -130,7 +138,9 @@ def main(
             options = {"local_step": local_step, "batch_size": batch_size}
             if seconds is not None:
                 updates = _updates_within(seconds, tuning, method, step, options)
-            if step is None:
+            if setting == "grid":
+                tuning, step = _on_grid(tuning, method, max(4, updates // 4), options)
+            elif step is None:
                 step, tried = lda_common.tuned(
                     tuning, method, updates=max(4, updates // 4), **options
                 )
@@ -150,8 +160,8 @@ def main(
             row = {
                 "settings": setting,
                 "method": name,
-                "alpha": alpha,
-                "beta": beta,
+                "alpha": tuning.alpha,
+                "beta": tuning.beta,
                 "sweeps": taken if method.sweeps else "",
                 "step size": "" if len(method.steps) == 1 else str(step),
                 "updates": updates,
@@ -163,6 +173,23 @@ def main(
                 json.dumps({"row": row, "runs": runs}), encoding="utf-8"
             )
             _write(out, scored_with, started)
+
+
+def _on_grid(problem: Problem, method: Method, updates: int, options: dict) -> tuple[Problem, Step]:
+    """Return the problem with the alpha and beta, and the step size, that are best together."""
+    best = (np.inf, problem, method.steps[0])
+    for (alpha, beta), step in itertools.product(GRID, method.steps):
+        at = problem._replace(alpha=alpha, beta=beta)
+        last = lda_common.scores(
+            *(at, method, step),
+            updates=updates,
+            evaluations=4,
+            seed=lda_common.TUNING_SEED,
+            **options,
+        )[-1]
+        click.echo(f"alpha {alpha:g}, beta {beta:g}, step {step}: {last['average']:.0f}")
+        best = min(best, (last["average"], at, step), key=lambda found: found[0])
+    return best[1:]
 
 
 def _updates_within(
@@ -200,9 +227,9 @@ def _write(out: Path, scored_with: dict, started: float) -> None:
         json.loads(path.read_text(encoding="utf-8")) for path in sorted((out / "runs").iterdir())
     ]
     result.sort(key=lambda one: (one["row"]["settings"], list(METHODS).index(one["row"]["method"])))
-    figure, axes = common.figure(2, width=4.4, height=3.6, sharey=True)
+    figure, axes = common.figure(len(TITLES), width=4.4, height=3.6, sharey=True)
     colours = dict(zip((*COMPARED, GIBBS), common.COLOURS, strict=False))
-    for axis, setting in zip(axes, SETTINGS, strict=True):
+    for axis, (setting, title) in zip(axes, TITLES.items(), strict=True):
         for one in result:
             name = one["row"]["method"]
             if one["row"]["settings"] != setting:
@@ -215,7 +242,6 @@ def _write(out: Path, scored_with: dict, started: float) -> None:
                     linewidth=0.9,
                     label=name if number == 0 else None,
                 )
-        title = "common alpha and beta" if setting == "common" else "each with its paper's"
         axis.set(title=title, xlabel="documents seen", yscale="log")
         if axis.lines:  # a quick run may have scored nothing in a half
             axis.legend(fontsize=7, frameon=False)
