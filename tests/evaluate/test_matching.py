@@ -97,3 +97,16 @@ def test_stability_of_one_run_is_not_known():
 def test_bad_topics(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_topics_of_few_tokens_are_alike_whatever_their_words():
+    """So that they are not told apart; the last two runs have other words in the same topic."""
+    beta, words = 0.1, 1000
+    numbers = np.zeros((2, 2, words))
+    numbers[0, :, :10], numbers[1, :, -10:] = 1, 1  # few tokens: 10 of different words
+    numbers[:, 1] *= 100
+    means = (beta + numbers) / (beta + numbers).sum(axis=-1, keepdims=True)
+    alike = np.diag(matching.affinity(*means)) >= matching.SAME
+    assert alike.tolist() == [True, False]
+    told = matching.told_apart(numbers.sum(axis=-1), beta * words)
+    assert told.tolist() == [[False, True]]

@@ -296,3 +296,22 @@ def test_verdicts_say_what_is_good_and_what_is_not_yet():
     flat = [{"step": n, "perplexity": 9.0, "perplexity_average": 9.01} for n in (4, 8)]
     assert judged(both, metrics=flat)[0] == verdict.SETTLED
     assert "too short" in judged(both, metrics=flat[:1])[0]
+
+
+@pytest.mark.parametrize(("tokens", "held_up"), [(0.1, False), (100.0, True)])
+def test_topics_that_hardly_a_token_has_do_not_hold_up_a_target(tokens, held_up):
+    """Their prior makes them alike in all chains, and which of them are the same is not known."""
+    size = data.size_of(COUNTS)
+    prevalence = np.random.default_rng(0).normal(0.5, 1e-3, size=(400, 2, 2))
+    prevalence[..., 1] *= np.array([2, 4]) * tokens / size.tokens  # the chains are apart
+    moments = {
+        "topics": types.SimpleNamespace(mean=np.array([[[0.9, 0.1], [0.5, 0.5]]] * 2)),
+        "beta": types.SimpleNamespace(pooled=lambda: (np.full(2, 0.5), None)),
+    }
+    traces = {"prevalence": prevalence, "log_likelihood": prevalence[..., 0]}
+    gathered = types.SimpleNamespace(samples=400, moments=moments, traces=lambda: traces)
+    settings = lda.resolve(COUNTS, 2, chains=2, target_ess=100.0)
+    kept = types.SimpleNamespace(gathered=lambda: gathered)
+    checked = event(8 * settings.eval_every)
+    posterior.goal(settings, kept, size, heldout=False)(checked)
+    assert (checked.metrics["ess_prevalence"] < 10) == held_up
