@@ -370,10 +370,16 @@ def lda_wikipedia(result: dict[str, Any]) -> Rows:
     ]
 
 
+def lda_wikipedia_seconds(result: dict[str, Any]) -> Rows:
+    """Likewise, with the number of updates that fit in the time."""
+    rows = zip(lda_wikipedia(result), result["rows"], strict=True)
+    return [shown | {"updates": row["updates"]} for shown, row in rows]
+
+
 def _settings(row: dict[str, Any]) -> str:
     """Return whether settings are published; for some methods none are printed."""
-    if row["settings"] == "common":
-        return "common"
+    if row["settings"] != "own":
+        return {"common": "common", "grid": "chosen"}[row["settings"]]
     unknown = row["method"].startswith(("SMLD", "SGRHMC"))
     return "SGRLD's, step ours" if unknown else "published"
 
@@ -596,6 +602,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], Rows]] = {
     "lda_wikipedia_published": lda_wikipedia,
     "lda_wikipedia_full": lda_wikipedia,
     "lda_wikipedia_gibbs": lda_wikipedia,
+    "lda_wikipedia_grid": lda_wikipedia,
+    "lda_wikipedia_seconds": lda_wikipedia_seconds,
     "mld_figure1d": mld_figure1d,
     "lda_nips": lda_nips,
     "dpm_msweb": dpm,

@@ -14,7 +14,7 @@ from simplex_jax._src.models import NAMES
 MODELS = tuple(f"models.{name}" for name in NAMES)
 # From the bottom to the top. Modules of a room that stand higher than the room come first.
 LAYERS = (
-    ("arguments", "border", "extras", "native", "precision", "version"),
+    ("arguments", "border", "extras", "native", "precision", "version", "warn"),
     ("options",),
     ("draws",),
     ("base",),

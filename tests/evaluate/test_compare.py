@@ -123,6 +123,16 @@ def test_without_held_out_documents_and_of_topics_without_coherence():
     assert np.isnan(entry.coherence).all()
 
 
+def test_a_measure_that_fits_do_not_have_is_told():
+    def fit(k, seed):
+        return fits.Topics(np.eye(4)[:k], [{"step": 1, "log_perplexity_average": 2.0}])
+
+    with pytest.raises(
+        ValueError, match=r"^heldout .*'log_perplexity_average'.*'perplexity_average'"
+    ):
+        compare.compare(fit, [2], COUNTS, repeats=1, top=2)
+
+
 @pytest.mark.parametrize(
     ("num_topics", "options", "message"),
     [

@@ -42,6 +42,7 @@ def test_pyldavis_gets_all_words_where_there_are_few():
         ({"vocabulary": WORDS[:3]}, "vocabulary has 3 words for 4 columns"),
         ({"top_terms": 1}, r"top_terms .* 2"),
         ({"topics": np.eye(2, 4), "top_terms": 2}, r"2 kept: .*top_terms"),
+        ({"proportions": SHARES * [[1], [1], [0]]}, "document 2 sum to 0$"),
     ],
 )
 def test_pyldavis_does_not_get_what_does_not_go_together(changed, message):

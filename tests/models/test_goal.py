@@ -47,6 +47,14 @@ def test_the_sizes_of_chains_that_are_apart_are_added(seed):
     assert goal.effective(trace) < 10
 
 
+def test_an_average_that_is_told_again_is_not_settled():
+    """The evaluation at the end of a run is not due, and adds no sample to the average."""
+    metrics = [{"step": 4, "x": 3.0}, {"step": 20, "x": 3.0}]
+    assert verdict.change(metrics, "x") is None
+    assert verdict.change([{"step": 2, "x": 3.5}, *metrics], "x") == 0.5
+    assert verdict.change([{"step": 2, "x": 3.0}, *metrics], "x") == 0.0
+
+
 def event(step, seconds=0.0, due=True):
     return Event(step, 0, 2**31 - 1, seconds, 0.0, None, None, {}, due=due)
 
@@ -293,7 +301,7 @@ def test_verdicts_say_what_is_good_and_what_is_not_yet():
     clock = {"ended": "clock", "settings": types.SimpleNamespace(time_limit=5.0)}
     assert "limit of 5 s" in judged(both, metrics=falling, **clock)[0]
     assert judged(both, metrics=falling, ended="goal")[0] == verdict.SETTLED
-    flat = [{"step": n, "perplexity": 9.0, "perplexity_average": 9.01} for n in (4, 8)]
+    flat = [{"step": n, "perplexity": 9.0, "perplexity_average": 9.01} for n in (2, 4, 8)]
     assert judged(both, metrics=flat)[0] == verdict.SETTLED
     assert "too short" in judged(both, metrics=flat[:1])[0]
 

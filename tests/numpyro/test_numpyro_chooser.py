@@ -112,7 +112,7 @@ def test_minibatches_are_refused() -> None:
 
 @pytest.mark.parametrize("function", [recommend, reference.learn_reference])
 def test_arguments_of_a_model_are_a_tuple(function) -> None:
-    with pytest.raises(ValueError, match=r"such as \(x,\); it is a ndarray"):
+    with pytest.raises(ValueError, match=r"^model_args .*\(x,\).* ndarray$"):
         function(jax.random.key(0), lambda x: None, model_args=np.zeros(3))
 
 

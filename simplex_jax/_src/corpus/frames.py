@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -64,7 +65,8 @@ def cells_of(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return a column as an array [n], and which of its cells are missing.
 
     Missing values are NaN, NaT and others that differ from themselves, None, texts in
-    `MISSING`, and those that a masked array hides.
+    `MISSING`, and those that a masked array hides; of a pandas categorical, what it calls so and
+    blanks.
 
     Args:
         name: The name of the column, for errors.
@@ -83,9 +85,15 @@ def cells_of(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(column, np.ma.MaskedArray):
         array, missing = cells_of(name, column.data)
         return array, missing | np.ma.getmaskarray(column)
+    if str(getattr(column, "dtype", "")) == "category":
+        categories = getattr(column, "cat", column)
+        blank = [isinstance(one, str) and not one.strip() for one in categories.categories]
+        return np.asarray(column), np.append(blank, True)[categories.codes]
     if hasattr(column, "dtype"):
         array = np.asarray(column)
     else:  # NumPy would convert a list to one type, and a NaN among texts to a text
+        if isinstance(column, str | bytes) or not isinstance(column, Iterable):
+            raise _single(name, column)
         array = np.asarray(list(column), object)
     if array.ndim != 1:
         raise ValueError(f"column {name!r} must have one value a row; its shape is {array.shape}")
@@ -99,6 +107,24 @@ def cells_of(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
         raise unusable(name, array.dtype)
     array = array.astype(object)
     return array, np.fromiter(map(_is_missing, array), bool, len(array))
+
+
+def check_order(rows: Any, columns: Mapping[str, Any]) -> None:
+    """Raise a ValueError if a column has the labels of the rows in another order.
+
+    Only those of pandas are compared, and other labels, as after `reset_index`, say nothing.
+    """
+    index: Any = getattr(rows, "index", None)
+    for name, column in columns.items():
+        other: Any = getattr(column, "index", None)
+        if not (hasattr(index, "equals") and hasattr(other, "equals")):  # as of a list
+            continue
+        if len(index) == len(other) and not index.equals(other) and set(index) == set(other):
+            raise ValueError(
+                f"{name}: its labels are those of the documents in another order: sort it as the "
+                "documents, such as by column.loc[texts.index], or leave out its labels "
+                "(to_numpy()) if it is in their order"
+            )
 
 
 def unusable(name: str, kind: object) -> ValueError:
@@ -119,7 +145,7 @@ def _is_missing(cell: Any) -> bool:
 
 
 def texts_of(name: str, cells: Iterable[Any]) -> list[str]:
-    """Return cells of a column as stripped texts; 1 and 1.0 are one text.
+    """Return cells of a column as stripped texts in NFC; 1 and 1.0 are one text.
 
     pandas converts integers to floats if a cell of the column is missing.
 
@@ -134,10 +160,12 @@ def texts_of(name: str, cells: Iterable[Any]) -> list[str]:
 
 def _text(cell: Any) -> str:
     if isinstance(cell, str):  # first, as most cells are
-        return str(cell).strip()
-    if is_number(cell) and float(cell).is_integer():
+        text = str(cell)
+    elif is_number(cell) and float(cell).is_integer():
         return str(int(cell))
-    return (cell.decode("utf-8") if isinstance(cell, bytes) else str(cell)).strip()
+    else:
+        text = cell.decode("utf-8") if isinstance(cell, bytes) else str(cell)
+    return unicodedata.normalize("NFC", text).strip()
 
 
 def is_number(cell: object) -> bool:
@@ -506,5 +534,9 @@ def _size(name: str, column: Any) -> int:
     with suppress(TypeError):  # a number, or an array without an axis
         if not isinstance(column, str | bytes):
             return len(column)
-    kind = type(column).__name__
-    raise ValueError(f"column {name!r} is a single {kind}: give a list, with a value for each row")
+    raise _single(name, column)
+
+
+def _single(name: str, value: object) -> ValueError:
+    kind = type(value).__name__
+    return ValueError(f"column {name!r} is a single {kind}: give a list, with a value for each row")

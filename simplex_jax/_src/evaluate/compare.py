@@ -61,8 +61,8 @@ def compare(
         An entry for each K, in the order given; `plots.comparison` draws them.
 
     Raises:
-        ValueError: `num_topics` is empty, `repeats` is below 1, a fit has no topics, or as for
-            `evaluate.coherence`.
+        ValueError: `num_topics` is empty, `repeats` is below 1, a fit has no topics, or held-out
+            documents and no measure of this name; or as for `evaluate.coherence`.
         KeyboardInterrupt: Ctrl-C or SIGTERM ended a fit early. Earlier results are lost: to keep
             them, call this for one K at a time.
 
@@ -123,8 +123,16 @@ def _topics(fitted: Fitted | Topics) -> Topics:
 
 
 def _last(fitted: Topics, name: str) -> float:
-    """Return a measure of the last evaluation, NaN if missing."""
-    return float(fitted.metrics[-1].get(name, math.nan)) if fitted.metrics else math.nan
+    """Return a measure of the last evaluation; NaN if nothing was held out.
+
+    Raises:
+        ValueError: There are others.
+    """
+    last = fitted.metrics[-1] if fitted.metrics else {}
+    averages = [other for other in last if other.endswith("_average")]
+    if name not in last and averages:
+        raise ValueError(f"heldout must be a measure of the fit, {averages[0]!r}; it is {name!r}")
+    return float(last.get(name, math.nan))
 
 
 def _mean(scores: np.ndarray) -> float:

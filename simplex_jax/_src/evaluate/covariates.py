@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from simplex_jax._src import arguments
 from simplex_jax._src.corpus.frames import (
-    MISSING,
     cells_of,
     compact_dates,
     dates_of,
@@ -133,7 +132,7 @@ def _categorical(name: str, values: Any) -> Column:
     categories = texts_of(name, values.dtype.categories)
     codes = np.asarray(getattr(values, "cat", values).codes)
     texts = ["" if code < 0 else categories[code] for code in codes]
-    occurring = set(texts) - MISSING
+    occurring = set(texts) - {""}
     return _grouped(name, texts, tuple(dict.fromkeys(c for c in categories if c in occurring)))
 
 

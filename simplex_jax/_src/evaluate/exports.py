@@ -27,8 +27,8 @@ def to_pyldavis(
     """Return the arguments of `pyLDAvis.prepare`.
 
     Its pages become slow with large vocabularies, so only the most frequent words are kept, and
-    topics are rescaled to sum to 1 over them. Empty documents are omitted, as pyLDAvis rejects
-    them.
+    topics are rescaled to sum to 1 over them, and so are proportions, of which a fit may have left
+    out topics. Empty documents are omitted, as pyLDAvis rejects them.
 
     Args:
         topics: Word probabilities, [K, V], such as `Fit.topics`.
@@ -71,9 +71,13 @@ def to_pyldavis(
     weights = table[:, words]
     if not (weights.sum(axis=1) > 0).all():
         raise ValueError(f"a topic has no word among the {len(words)} kept: raise top_terms")
+    totals = shares[nonempty].sum(axis=1, keepdims=True)
+    if not (totals > 0).all():
+        row = int(np.flatnonzero(nonempty)[np.argmin(totals > 0)])
+        raise ValueError(f"proportions of document {row} sum to {shares[row].sum():g}")
     return {
         "topic_term_dists": weights / weights.sum(axis=1, keepdims=True),
-        "doc_topic_dists": shares[nonempty] / shares[nonempty].sum(axis=1, keepdims=True),
+        "doc_topic_dists": shares[nonempty] / totals,
         "doc_lengths": lengths[nonempty],
         "vocab": [str(vocabulary[word]) for word in words],
         "term_frequency": frequency[words],

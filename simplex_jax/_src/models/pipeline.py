@@ -178,7 +178,8 @@ class Fit(Results, Fitted):
         other half and the mean topics (`lda`), or averaged over the kept samples (`hdp`): its
         perplexity is exp(-score). For `sam`, the log density of a document on the sphere given the
         mean topics, in mean over the documents with a direction. For `dpm`, that of a row, averaged
-        over the kept samples and including new clusters, without factors that the family omits.
+        over the kept samples and including new clusters, without factors that the family omits; in
+        tables, numbers are in standard deviations of their columns.
 
         Args:
             data: Documents or rows, not those of `fit`, as for `transform`.

@@ -44,6 +44,9 @@ def change(metrics: Sequence[Mapping[str, Any]], name: str) -> float | None:
         0.5
     """
     measured = [(record["step"], record[name]) for record in metrics if finite(record.get(name))]
+    # An evaluation at the end of a run, between those that are due, has the average of the last.
+    if len(measured) > 1 and measured[-1][1] == measured[-2][1]:
+        measured.pop()
     if not measured:
         return None
     last, now = measured[-1]

@@ -82,6 +82,27 @@ def test_categories_are_texts_however_they_are_stored():
     assert result.of_row(codes, 0) == ["a=1"]
 
 
+def test_booleans_may_come_back_in_other_spellings():
+    found = variables.from_frame({"a": [True, False, None], "b": [0.5, 1.5, 2.5]})[0]
+    for again in (
+        [1, 0, None],
+        [1.0, 0.0, np.nan],
+        ["TRUE", "false", ""],
+        np.array([True, False, 1]),
+    ):
+        codes = found.table({"a": again, "b": [1, 2, 3]})[:, 0]
+        assert codes.tolist()[:2] == [1, 0]
+    with pytest.warns(UserWarning, match="^column 'a': .*'yes'"):  # of a single row, too
+        assert np.isnan(found.table({"a": ["yes"], "b": [1.0]})[0, 0])
+
+
+def test_periods_of_pandas_are_refused_like_dates():
+    pandas = pytest.importorskip("pandas")
+    months = pandas.Series(pandas.period_range("2020-01", periods=3, freq="M"))
+    with pytest.raises(ValueError, match="'a' has Period: "):
+        variables.from_frame({"a": months})
+
+
 def test_the_digest_is_of_cells_and_columns():
     other = CELLS.copy()
     other[0, 1] += 1
@@ -213,6 +234,7 @@ def test_columns_through_json():
         ({"a": [None, datetime.date(2020, 1, 31)]}, {}, "column 'a' has date:"),
         ({"a": [np.datetime64("2020-01-31")]}, {}, "column 'a' has datetime64: give numbers"),
         ({"a": [np.timedelta64(1, "D")]}, {}, "column 'a' has timedelta64: give numbers"),
+        ({"a": ["x", [1, 2]]}, {}, "column 'a' has list: "),
         (
             {"a": [datetime.timedelta(1), datetime.timedelta(2)]},
             {"kinds": {"a": "category"}},

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import unicodedata
 import warnings
 
 import jax.numpy as jnp
@@ -110,7 +111,23 @@ def test_groups_and_groups_in_time():
     # A group is not predicted before its own first slice.
     later = placed([1, 2, 5, 6], ["R", "R", "D", "D"], predict=[3]).slices
     assert later.names == ("D, 5", "D, 6", "R, 1", "R, 2", "R, 3 (predicted)")
+    # At a time of which others have documents, only the groups that have none are.
+    other = placed([1, 2, 1, 6], ["R", "R", "D", "D"], predict=[6]).slices
+    assert other.names == ("D, 1", "D, 6", "R, 1", "R, 2", "R, 6 (predicted)")
+    assert other.documents.tolist() == [1, 1, 1, 1, 0]
+    assert other.parents.tolist() == [-1, 0, -1, 2, 3]
+    decades = {"groups": ["R", "R", "D", "D"], "slices": "decade"}
+    within = placed([1915, 1925, 1915, 1945], **decades, predict=[1943]).slices
+    assert within.names[-1] == "R, 1940-1949 (predicted)"
     assert placed(groups=[1990, 2000, 1990]).slices.names == ("1990", "2000")
+    assert placed(groups=["10", 2, "1.0", 10]).slices.names == ("1.0", "2", "10")
+    days = ["14.3.2020", "2.12.2019", "13.1.2020"]
+    assert placed(groups=days).slices.names == (days[1], days[2], days[0])
+    spellings = [
+        unicodedata.normalize(form, "caf\N{LATIN SMALL LETTER E WITH ACUTE}")
+        for form in ("NFC", "NFD")
+    ]
+    assert placed(groups=spellings).slices.names == (spellings[0],)
     assert placed(groups=[True, False]).slices.names == ("False", "True")
 
 
@@ -140,7 +157,11 @@ def test_other_documents_find_their_slices():
         ({"times": [1990, 1991, 1992], "predict": [20300101]}, r"^predict: 20300101 "),
         ({"times": [1990, 1991, 1992], "slices": [1, 2]}, r"^slices .*\[1, 2\]"),
         ({"times": [1990, 2000]}, r"^times .* 3 documents; .* 2$"),
-        ({"groups": ["a", "", "b"]}, r"^groups: 1 of 3 .*, 'doc1'"),
+        ({"groups": ["a", "", "b"]}, r"^groups: 1 of 3 .*, 'doc1': add"),
+        ({"groups": ["NA", "DE", "US"]}, r"^groups: 1 of 3 .*, 'doc0' \('NA' "),
+        ({"times": 1990}, "^column 'times' .* int: "),
+        ({"times": "199"}, "^column 'times' .* str: "),
+        ({"times": [1, 2, 3], "groups": ["a", "b", "b"], "predict": [1]}, r"^predict: 1 .* 1, "),
         ({"groups": ["a", "b", "c"], "slices": 3}, "give times"),
         ({"groups": ["a", "b", "c"], "slices": 1}, "give times"),
         ({"times": [1990, 1991, 1992], "predict": [1980]}, r"^predict: 1980 .* 1990"),
@@ -158,6 +179,22 @@ def test_what_is_missing_or_wrong_is_named(given, message):
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match=message):
             dtm.fit(counts, 2, **given)
+
+
+def test_labels_in_another_order_are_refused():
+    """Of pandas only, and only if they are those of the documents."""
+    pd = pytest.importorskip("pandas")
+    texts = pd.Series(["tea time", "war peace", "tea peace"] * 5, index=list("abcdefghijklmno"))
+    years = pd.Series(1990 + np.arange(15), index=texts.index).sort_values(ascending=False)
+    options = {"num_topics": 2, "passes": 2, "static_passes": 1, "chains": 1}
+    with pytest.raises(ValueError, match=r"^times: .*to_numpy"):
+        dtm.fit(texts, times=years, **options)
+    right = dtm.fit(texts, times=years.loc[texts.index], **options)
+    assert right.slices.names[right.place[0]] == "1990"
+    with pytest.raises(ValueError, match=r"^groups: .*to_numpy"):
+        right.transform(texts, groups=years)
+    dtm.fit(list(texts), times=years, **options)
+    dtm.fit(texts, times=years.reset_index(drop=True), **options)
 
 
 @pytest.fixture(scope="module")

@@ -501,3 +501,11 @@ def test_settled_options_stay(sampler):
     """A run that goes on settles them again."""
     settled = resolve(sam, DATA, 3, sampler=sampler, seconds=5.0)
     assert sam.MODEL.resolve_options(sam.MODEL.as_data(DATA), None, settled) == settled
+
+
+def test_embeddings_have_no_coherence():
+    rows = np.random.default_rng(0).normal(size=(40, 6))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    values = sp.csr_array(rows)
+    assert np.isnan(fitting._coherence(rows[:2], values)).all()
+    assert np.isfinite(fitting._coherence(abs(rows[:2]), abs(values))).all()

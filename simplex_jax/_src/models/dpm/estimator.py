@@ -500,7 +500,9 @@ class DirichletProcessMixture(
         """Return the log predictive density of each row, float64 [n].
 
         The density is averaged over the posterior samples and includes new clusters. That of counts
-        omits the multinomial coefficient.
+        omits the multinomial coefficient. In tables ("mixed") numbers are in standard deviations of
+        their columns, and counts relative to the Poisson distribution of their mean: these
+        compare only fits of the same rows.
         """
         return self._assign(X).log_predictive
 

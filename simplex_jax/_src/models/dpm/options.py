@@ -154,7 +154,8 @@ class Arguments(Options, Session):
     )
     kinds: Any = option(
         'Kinds of the columns of a data frame or a mapping, by name: "number", "category" or '
-        '"count". Missing cells are NaN, None or empty texts.',
+        '"count". Missing cells are NaN, None, empty texts, and texts such as "NA", "None", "null" '
+        'and "?"; of a pandas categorical, what it calls so.',
         default=None,
         unset="text and booleans are categories, numbers are numbers; columns of nonnegative "
         "integers must be named",

@@ -44,7 +44,10 @@ MAX_VALUES = 1_000
 """Most values a category may have; a column with more holds numbers, names or text."""
 
 _SHOWN = 8
-_TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+_UNUSABLE = (
+    *(datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64),
+    *(list, tuple, dict, set),
+)
 
 
 class Column(NamedTuple):
@@ -156,7 +159,8 @@ def _cells(name: str, column: Any) -> tuple[np.ndarray, np.ndarray]:
     array, missing = table_cells.cells_of(name, column)
     kinds = [array.dtype.type] if array.dtype.kind == "M" else map(type, array[~missing])
     for kind in dict.fromkeys(kinds):
-        if issubclass(kind, _TIMES):  # as text, each would be a category of its own
+        # As text, each would be a category of its own.
+        if issubclass(kind, _UNUSABLE) or kind.__name__ in ("Period", "Interval"):  # of pandas
             raise table_cells.unusable(name, kind.__name__)
     return array, missing
 
@@ -205,13 +209,19 @@ def codes_of(texts: Iterable[str | None], values: Iterable[str]) -> np.ndarray:
     return np.array([number_of.get(text, np.nan) for text in texts])
 
 
-_SUSPICIOUS = 5  # values of a column, all of which are unknown
+_LOGICAL = ("False", "True")
+
+
+def _logical(text: str | None) -> str | None:
+    """Return a text of another spelling, such as 1 or TRUE, as that of a boolean."""
+    spelt = {"0": "False", "1": "True", "false": "False", "true": "True"}
+    return text and spelt.get(text.lower(), text)
 
 
 def _warn_of_unknown(name: str, texts: Sequence[str | None], codes: np.ndarray) -> None:
-    """Warn that a model knows not one of a column's values; a few new values are normal."""
+    """Warn that a model knows not one of a column's values; some new values are normal."""
     observed = [text for text in texts if text is not None]
-    if len(observed) >= _SUSPICIOUS and np.isnan(codes).all():
+    if observed and np.isnan(codes).all():
         warn_caller(
             f"column {name!r}: the model has none of its values, such as {observed[0]!r}, and "
             "takes them for missing",
@@ -250,7 +260,8 @@ def learn_column(
         texts = texts_of(name, column)
         values = tuple(sorted({text for text in texts if text is not None}))
         if not 0 < len(values) <= MAX_VALUES:
-            size = f"{len(values):,} values, and is not a category" if values else "no value"
+            none = "no value (texts such as NA count as missing)"
+            size = f"{len(values):,} values, and is not a category" if values else none
             remedy = "leave it out (--drop-column)"
             if values and all(map(table_cells.reads_as_number, values)):
                 remedy = (
@@ -420,6 +431,8 @@ class Columns(NamedTuple):
         for name, kind, values in zip(self.columns, self.kinds, self.values, strict=True):
             if kind == "category":
                 texts = texts_of(name, frame[name])
+                if set(values) <= set(_LOGICAL):
+                    texts = list(map(_logical, texts))
                 parts.append(codes_of(texts, values))
                 _warn_of_unknown(name, texts, parts[-1])
             else:

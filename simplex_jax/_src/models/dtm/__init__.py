@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from simplex_jax._src.corpus import frames
 from simplex_jax._src.models import pipeline
 from simplex_jax._src.models.dtm import fitting, report, slices
 from simplex_jax._src.models.dtm.fitting import Fit
@@ -66,6 +67,7 @@ def fit(corpus: Any, arguments: Arguments) -> Fit:
         >>> fitted.slices.names, fitted.topics_by_slice.shape
         (('1914', '1944'), (2, 2, 4))
     """
+    frames.check_order(corpus, {"times": arguments.times, "groups": arguments.groups})
     data = slices.sliced(
         corpus, arguments.times, arguments.groups, arguments.slices, arguments.predict
     )

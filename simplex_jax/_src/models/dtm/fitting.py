@@ -15,6 +15,7 @@ from simplex_jax._src import arguments
 from simplex_jax._src.base import Kernel
 from simplex_jax._src.batches import Stream
 from simplex_jax._src.corpus import Corpus, split_tokens, to_vocabulary
+from simplex_jax._src.corpus.frames import check_order
 from simplex_jax._src.draws.keys import by_native_code, split
 from simplex_jax._src.evaluate import diagnostics, matching, plots
 from simplex_jax._src.evaluate.coherence import top_words
@@ -622,6 +623,7 @@ def _deviation(trace: np.ndarray) -> np.ndarray:
 
 def placed(fitted: Fit, data: Any, times: Any, groups: Any) -> tuple[Corpus, np.ndarray]:
     """Return other documents over the vocabulary of a fit, and their slices; -1 for none."""
+    check_order(data, {"times": times, "groups": groups})
     documents = in_memory(as_data(data, fitted.vocabulary))
     mapped = to_vocabulary(documents, fitted.vocabulary).corpus
     if times is None and groups is None:

@@ -148,7 +148,7 @@ class Arguments(Options, Session):
     )
     predict: Any = option(
         "Further times, after the last period or between two, at which to predict topics and "
-        "prevalence.",
+        "prevalence of the groups that have begun and have no documents then.",
         default=(),
     )
 

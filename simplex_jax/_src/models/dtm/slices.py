@@ -89,8 +89,8 @@ class Slices(NamedTuple):
             known = {group: i for i, group in enumerate(self.groups)}
             if new := [group for group in given_groups.groups if group not in known]:
                 raise ValueError(
-                    f"groups: the fit has no {listed(list(map(printable, new)))}: leave such "
-                    "documents undated and without a group, or give one of "
+                    f"groups: the fit has no {listed(list(map(printable, new)))}: give such "
+                    "documents in a call of their own, without times and groups, or with one of "
                     f"{listed(self.groups)}"
                 )
             code = np.array([known[group] for group in given_groups.groups])[given_groups.values]
@@ -181,16 +181,25 @@ def sliced(
             np.maximum(grouped.values, 0),
         )
     periods, period = _periods(_times(names, times), slices, predict)
-    codes = np.arange(max(len(grouped.groups), 1))
-    count_of = np.zeros((len(codes), len(periods)), np.int64)
+    count_of = np.zeros((max(len(grouped.groups), 1), len(periods)), np.int64)
     np.add.at(count_of, (np.maximum(grouped.values, 0), period), 1)
     # A group is predicted from its own first slice on.
     begun = np.cumsum(count_of, axis=1) > 0
-    kept = (count_of > 0) | (begun & np.array([entry.predicted for entry in periods]))
+    predicted = begun & (count_of == 0) & np.array([entry.asked != "" for entry in periods])
+    for entry, new in zip(periods, predicted.any(axis=0), strict=True):
+        if entry.asked and not new:
+            of_all = " of all groups that have begun" if grouped.groups else ""
+            raise ValueError(
+                f"predict: {entry.asked} is in the slice {entry.name}, which has documents{of_all}"
+            )
+    kept = (count_of > 0) | predicted
     group, own = np.nonzero(kept)
     places = np.full(kept.shape, -1)
     places[group, own] = np.arange(len(group))
-    label = [periods[i].name for i in own]
+    label = [
+        periods[i].name + " (predicted)" * bool(predicted[g, i])
+        for g, i in zip(group, own, strict=True)
+    ]
     if grouped.groups:
         label = [f"{grouped.groups[g]}, {name}" for g, name in zip(group, label, strict=True)]
     follows = np.append(False, group[1:] == group[:-1])
@@ -215,7 +224,7 @@ class _Period(NamedTuple):
     time: float
     first: float
     last: float
-    predicted: bool = False
+    asked: str = ""  # a time to predict in it
 
 
 def _periods(
@@ -257,9 +266,11 @@ def _periods(
             raise ValueError(
                 f"predict: {name} is before {found[0].name}, the first slice; give later times"
             )
-        if inside := [p.name for p in found if p.first <= time < p.last or p.time == time]:
-            raise ValueError(f"predict: {name} is in the slice {inside[0]}, which has documents")
-        found.append(_Period(f"{name} (predicted)", time, time, time, predicted=True))
+        inside = [i for i, p in enumerate(found) if p.first <= time < p.last or p.time == time]
+        if inside:  # which some groups may lack
+            found[inside[0]] = found[inside[0]]._replace(asked=name)
+        else:
+            found.append(_Period(name, time, time, time, asked=name))
     order = sorted(range(len(found)), key=lambda i: found[i].time)
     rank = np.empty(len(found), np.int64)
     rank[order] = np.arange(len(found))
@@ -284,7 +295,7 @@ def _shown(time: float, digits: int = 6) -> str:
 def _times(names: Sequence[str], times: Any) -> Column:
     """Return times as numbers, or raise a ValueError that names documents without one."""
     read = _read("times", times)
-    _check(names, "time", read)
+    _check(names, "time", read, times)
     if read.kind == "group":
         array, _ = cells_of("times", times)
         texts = texts_of("times", array)
@@ -323,15 +334,16 @@ def _groups(names: Sequence[str], groups: Any) -> Column:
     if read.kind != "group":
         array, missing = cells_of("groups", groups)
         texts = np.array(texts_of("groups", array[~missing]), object)
-        labels, codes = np.unique(texts.astype(str), return_inverse=True)
+        labels, first, codes = np.unique(texts.astype(str), return_index=True, return_inverse=True)
+        order = np.argsort(read.values[~missing][first], kind="stable")  # of numbers and dates
         values = np.full(len(array), -1)
-        values[~missing] = codes
-        read = Column("groups", "group", values, tuple(map(str, labels)))
-    _check(names, "group", read)
+        values[~missing] = np.argsort(order)[codes]
+        read = Column("groups", "group", values, tuple(map(str, labels[order])))
+    _check(names, "group", read, groups)
     return read
 
 
-def _check(names: Sequence[str], what: str, read: Column) -> None:
+def _check(names: Sequence[str], what: str, read: Column, given: Any) -> None:
     if len(read.values) != len(names):
         raise ValueError(
             f"{what}s must be one for each of {len(names):,} documents; there are "
@@ -341,9 +353,12 @@ def _check(names: Sequence[str], what: str, read: Column) -> None:
     missing = np.flatnonzero(values < 0 if read.kind == "group" else ~np.isfinite(values))
     if missing.size:
         some = listed([repr(printable(names[int(row)])) for row in missing])
+        cells = np.asarray(given, object)[missing]
+        text = next((cell for cell in cells if isinstance(cell, str) and cell.strip()), None)
+        why = "" if text is None else f" ({text!r} counts as missing: give it another name)"
         raise ValueError(
-            f"{what}s: {missing.size:,} of {len(names):,} documents have no {what}, {some}: add "
-            "them, or leave these documents out"
+            f"{what}s: {missing.size:,} of {len(names):,} documents have no {what}, {some}{why}: "
+            "add them, or leave these documents out"
         )
 
 

@@ -178,6 +178,7 @@ def effects(
     total = counts.shape[0]
     worded = np.flatnonzero(np.diff(counts.indptr))
     named = frames.columns_of(columns)
+    frames.check_order(corpus, named)
     selected = {name: named[name] for name in named if question.by is None or name in question.by}
     for name, values in selected.items():
         if not isinstance(values, Sized):

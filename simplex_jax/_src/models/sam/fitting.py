@@ -294,7 +294,8 @@ class Fit(Editable):
         proportions: Topic proportions of the documents given the mean directions, float32 [D, K];
             1 / K for those without a direction.
         excluded: Names of the documents without a direction.
-        coherence: NPMI over the documents of the words with the largest loadings, float64 [K].
+        coherence: NPMI over the documents of the words with the largest loadings, float64 [K]; NaN
+            for embeddings.
         examples: Representative documents of each topic.
         order: Topic of each chain that was matched to each topic, int [chains, K]; as trained.
         shared: Whether that is the same topic, bool [chains, K], by similarity: means and
@@ -456,7 +457,7 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         names=documents.names,
         proportions=documents.scatter_to_all(proportions),
         excluded=documents.excluded,
-        coherence=coherence(directions, sp.csr_array((vectors.values > 0).astype(np.int32))),
+        coherence=_coherence(directions, vectors.values),
         examples=representative(
             vectors.values, vectors.names, vectors.vocabulary, proportions, directions
         ),
@@ -464,6 +465,16 @@ def summarise(plan: Plan, run: Run, trained: session.Trained) -> Fit:
         shared=shared,
         samples=run.measures["kept"].samples(),
     )
+
+
+def _coherence(directions: np.ndarray, values: sp.csr_array) -> np.ndarray:
+    """Return the coherence of topics over documents, [K]; NaN for embeddings, which have no words.
+
+    These have negative entries.
+    """
+    if (values.data < 0).any():
+        return np.full(len(directions), np.nan)
+    return coherence(directions, sp.csr_array((values > 0).astype(np.int32)))
 
 
 def deviate_alike(means: np.ndarray, order: np.ndarray) -> np.ndarray:
