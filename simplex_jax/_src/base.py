@@ -137,7 +137,7 @@ def freeze(
 
 
 def _check_target(shared: Mapping[str, PyTree]) -> None:
-    """Raise a ValueError for an estimator that is a function, or a log density that is none."""
+    """Raise a ValueError if a function is given for an estimator or a space, or none for a density."""
     estimator, log_density = shared.get("estimator"), shared.get("log_density")
     if "estimator" in shared and (
         isinstance(estimator, type) or not hasattr(estimator, "estimate")
@@ -148,6 +148,10 @@ def _check_target(shared: Mapping[str, PyTree]) -> None:
             "estimator must be an estimator, as estimators.categorical(size=...) and "
             f"gradients.density(log_density) return; it is {given}"
         )
+    for name in ("manifold", "mirror"):
+        if callable(space := shared.get(name)):  # as manifolds.sphere for manifolds.sphere()
+            of = getattr(space, "__name__", type(space).__name__)
+            raise ValueError(f"{name} must be what {of}() returns; it is {of} itself")
     if "log_density" in shared and not callable(log_density):
         raise ValueError(
             f"log_density must be a function of the position; it is a {type(log_density).__name__}"
@@ -168,7 +172,7 @@ def _start(init: Init, key: jax.Array, position: Position) -> State:
         if id(leaf) in used_ids:
             leaf = jnp.copy(leaf)
         used_ids.add(id(leaf))
-        return leaf
+        return jnp.asarray(leaf, leaf.dtype)  # a weak type would compile the update twice
 
     return jax.tree.map(own, state)
 

@@ -436,8 +436,9 @@ def mode(
         unbiased at any position, and the nearer the mode the smaller its variance.
 
     Raises:
-        ValueError: `start`, `data`, `steps` or `block_size` is invalid, or the optimiser left the
-            finite numbers: give another start or a smaller learning rate.
+        ValueError: `start`, `data`, `steps` or `block_size` is invalid, a log density is not a
+            scalar, or the optimiser left the finite numbers: give another start or a smaller
+            learning rate.
         ImportError: Optax is not installed.
 
     Example: N = 4 unit normals under a standard normal prior; the mode is their sum over 5.
@@ -456,6 +457,10 @@ def mode(
     steps = arguments.at_least("steps", steps, 1)
     block_size = arguments.at_least("block_size", block_size, 1)
     data, start = on_device(data), arguments.tree("start", start, "finite")
+    log_prior, log_likelihood = (
+        _scalar("log_prior", log_prior),
+        _scalar("log_likelihood", log_likelihood),
+    )
     optimiser = optax.with_extra_args_support(optax.lbfgs() if optimiser is None else optimiser)
 
     # Data are an argument of the program: as a constant they would be copied into it.

@@ -125,3 +125,9 @@ def test_nothing_and_fractions(getkey):
     # n / c overflows; the sum of all but the first probability is below 1e-20.
     for c, n in ((1e-36, 1e3), (1e-33, 1e6), (1e-30, 1e9)):
         assert draws.crt(getkey(), c, n) == 1
+
+
+@pytest.mark.parametrize("columns", [7, [0, 1], [0.0, 1.0, 2.0], [0, -1, 2]])
+def test_numbers_of_draws_are_whole_and_one_each(columns):
+    with pytest.raises(ValueError, match=r"^columns "):
+        draws.crt(jax.random.key(0), jnp.ones(3), 5.0, columns=jnp.array(columns))

@@ -67,6 +67,7 @@ def test_rows_with_their_own_laws(seed):
         (np.zeros(3), np.ones(3), "must be"),
         (np.zeros((2, 3)), np.ones(2), "must be"),
         (np.zeros((2, 3)), np.array([1.0, 0.0, 1.0]), "positive"),
+        (np.full((2, 3), 1 / 3), np.ones(3), r"^log_p .* 0\.333333: "),
     ],
 )
 def test_bad_input(log_p, a, message):

@@ -222,6 +222,9 @@ def test_bad_arguments() -> None:
         vmf.log_density(x, jnp.ones(3), 1.0)
     with pytest.raises(ValueError, match=r"length of points .* 1; "):
         vmf.resultant(2 * x)
+    for wrong in (jnp.array([2.0]), jnp.ones((3, 1)), jnp.ones((3, 2)), jnp.ones(())):
+        with pytest.raises(ValueError, match=r"weights .* \[\.\.\., 3\]|weights \(3, 2\)"):
+            vmf.resultant(jnp.eye(3), wrong)
     with pytest.raises(ValueError, match="weights must be"):
         vmf.resultant(x, jnp.array([1.0, -1.0]))
     with pytest.raises(ValueError, match="sum of weights "):
@@ -231,3 +234,10 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match=r"length \+ spread must be 1"):
         vmf.fit(3, 0.5, 0.4)
     assert np.isnan(jax.jit(lambda r: vmf.fit(3, r))(1.5))
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 50])
+def test_the_fit_has_a_derivative_at_no_direction(dimension):
+    """A(k) is k / p there."""
+    slopes = [float(jax.grad(lambda r: vmf.fit(dimension, r))(r)) for r in (0.0, 1e-6)]
+    np.testing.assert_allclose(slopes, dimension, rtol=1e-4)

@@ -68,3 +68,10 @@ def test_a_start_from_which_the_optimiser_diverges(regression):
         gradients.mode(log_prior, log_likelihood, data, START, optimiser=optax.sgd(1e3))
     with pytest.raises(ValueError, match="steps"):
         gradients.mode(log_prior, log_likelihood, data, START, steps=0)
+
+
+def test_log_densities_are_scalars():
+    with pytest.raises(ValueError, match=r"^log_likelihood .* \(10,\)"):
+        gradients.mode(lambda m: -(m**2) / 2, lambda m, x: -((x - m) ** 2), jnp.arange(10.0), 0.0)
+    with pytest.raises(ValueError, match=r"^log_prior "):
+        gradients.mode(lambda m: -(m**2), lambda m, x: -x.sum(), jnp.ones(3), jnp.zeros(2))

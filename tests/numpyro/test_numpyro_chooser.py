@@ -116,6 +116,12 @@ def test_arguments_of_a_model_are_a_tuple(function) -> None:
         function(jax.random.key(0), lambda x: None, model_args=np.zeros(3))
 
 
+@pytest.mark.parametrize("name", ["seconds", "patience"])
+def test_times_are_positive(name) -> None:
+    with pytest.raises(ValueError, match=f"^{name} .* -1"):
+        recommend(jax.random.key(0), lambda: None, **{name: -1})
+
+
 @pytest.mark.slow
 def test_sparse_weights() -> None:
     """SCIR and NUTS in normal scores are far ahead of NUTS on the simplex as it is."""

@@ -111,3 +111,13 @@ def test_nuts_finds_the_posterior() -> None:
     exact = special.digamma(a) - special.digamma(a.sum())
     error = (batches.mean(axis=0) - exact) / (batches.std(axis=0) / 20**0.5)
     assert np.abs(error).max() < 5
+
+
+def test_divergence_and_entropy():
+    p, q = (LogDirichlet(alpha) for alpha in ALPHA)
+    expected = dist.kl_divergence(*map(dist.Dirichlet, ALPHA))
+    assert float(dist.kl_divergence(p, q)) == pytest.approx(float(expected), rel=1e-5)
+    y = p.sample(jax.random.key(0), (20_000,))
+    log_p = np.asarray(p.log_prob(y))
+    # The mean of 20,000 within 4.5 standard errors: once in 100,000 seeds.
+    assert abs(log_p.mean() + float(p.entropy())) < 4.5 * log_p.std() / np.sqrt(len(log_p))

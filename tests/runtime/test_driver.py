@@ -498,3 +498,13 @@ def test_nan_ends_the_run_and_the_update_is_named(first_bad, chunk, getkey):
 def test_a_position_is_no_state(key, state):
     with pytest.raises(ValueError, match=r"^state .*ArrayImpl$"):
         driver.run(key, KERNEL, state.position, STREAM, 3)
+
+
+def test_a_traced_run_is_refused():
+    kernel = sgld.build(gradients.density(lambda x: -(x**2).sum()), 0.1)
+    state = kernel.init(jax.random.key(0), jnp.zeros(2))
+    stream = batches.full(jnp.zeros(1))
+    for transform in (jax.jit, jax.vmap):
+        key = jax.random.key(0) if transform is jax.jit else jax.random.split(jax.random.key(0), 2)
+        with pytest.raises(ValueError, match=r"jax\.lax\.scan"):
+            transform(lambda key: driver.run(key, kernel, state, stream, 3))(key)

@@ -208,6 +208,34 @@ def test_what_is_no_estimator_or_log_density_is_named(target, given, message):
     assert tried == {"estimator": 14, "log_density": 4}[target]
 
 
+def test_a_function_that_makes_a_space_is_named():
+    density = gradients.density(jnp.sum)
+    with pytest.raises(ValueError, match=r"^manifold .* sphere\(\) .* sphere itself"):
+        samplers.gmc.build(jnp.sum, manifolds.sphere, 0.1)
+    with pytest.raises(ValueError, match=r"^mirror .* hypercube itself"):
+        samplers.mld.build(density, mirror.hypercube, 0.1)
+
+
+@pytest.mark.parametrize("start", [0.5, [0.2, 0.3, 0.5]])
+def test_numbers_of_python_are_a_start_like_others(start):
+    """A weakly typed state would compile the update again."""
+    kernels = {
+        "barker": samplers.barker.build(lambda x: -(jnp.asarray(x) ** 2).sum(), 0.5),
+        "sgld": samplers.sgld.build(gradients.density(lambda x: -(x**2).sum()), 0.1),
+    }
+    if not isinstance(start, float):
+        target = gradients.density(lambda x: jnp.log(x).sum())
+        kernels["mld"] = samplers.mld.build(target, mirror.simplex(), 0.01)
+    for name, kernel in kernels.items():
+        state = kernel.init(jax.random.key(0), start)
+        assert state.position.shape == np.shape(start)
+        assert not any(leaf.weak_type for leaf in jax.tree.leaves(state)), name
+        update = jax.jit(kernel.update)
+        for step in range(2):
+            state, _ = update(jax.random.key(step), state, None)
+        assert update._cache_size() == 1, name
+
+
 def few_updates(case, key, number):
     """The state and the info after a few updates, each of a batch of its own."""
     key_init, key_stream, *keys = jax.random.split(key, 2 + number)

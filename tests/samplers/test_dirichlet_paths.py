@@ -670,6 +670,7 @@ def test_an_update_continues_within_scan_and_vmap(getkey):
         ({"deviation": 0.0}, r"^deviation .*0\.0$"),
         ({"pace_prior": (0.0, -1.0)}, "standard deviation of pace_prior"),
         ({"pace_prior": (np.inf, 1.0)}, "pace_prior must be finite"),
+        ({"pace_prior": 0.5}, r"^pace_prior .*0\.5$"),
         ({"moves": -1}, r"moves .* 0"),
         ({"beta": 0.0}, r"^beta .*0\.0$"),
     ],

@@ -58,7 +58,13 @@ def crt(
     arguments.require("concentration", c, arguments.positive(c), "finite and positive")
     arguments.require("customers", n, _whole(n), "whole numbers from 0 on")
     if columns is not None:
-        columns = jnp.broadcast_to(jnp.asarray(columns), shape)
+        columns = jnp.asarray(columns)
+        if columns.shape != shape or not jnp.issubdtype(columns.dtype, jnp.integer):
+            raise ValueError(
+                f"columns must be integers of shape {shape}; they are {columns.dtype} of shape "
+                f"{columns.shape}"
+            )
+        arguments.require("columns", columns, columns >= 0, "at least 0")
     return _crt(key, jnp.broadcast_to(c, shape), jnp.broadcast_to(n, shape), columns)
 
 

@@ -6,6 +6,7 @@ from scipy import special
 
 # Below this, a beta distribution function equals its first term, to 1e-12 for b up to 1e9.
 _FIRST_TERM = -50.0
+_ROUNDING = 1e-3  # of log-probabilities that are 0
 
 
 def rosenblatt(log_p: ArrayLike, concentration: ArrayLike) -> np.ndarray:
@@ -29,7 +30,8 @@ def rosenblatt(log_p: ArrayLike, concentration: ArrayLike) -> np.ndarray:
         float64 [..., n, K - 1] in [0, 1].
 
     Raises:
-        ValueError: The last axes differ or are shorter than 2, or a concentration is not positive.
+        ValueError: The last axes differ or are shorter than 2, a concentration is not positive, or
+            a log-probability is.
 
     Example:
         >>> import numpy as np
@@ -44,6 +46,10 @@ def rosenblatt(log_p: ArrayLike, concentration: ArrayLike) -> np.ndarray:
         )
     if not ((a > 0) & (a < np.inf)).all():
         raise ValueError("concentration must be finite and positive")
+    if (logs > _ROUNDING).any():
+        raise ValueError(
+            f"log_p must be at most 0; the largest is {logs.max():g}: give logs of probabilities"
+        )
     a = a[..., None, :]
     rest = np.flip(np.logaddexp.accumulate(np.flip(logs, -1), axis=-1), -1)
     later = np.flip(np.cumsum(np.flip(a, -1), axis=-1), -1)[..., 1:]

@@ -70,7 +70,7 @@ def start(mirror: MirrorMap, position: Position) -> tuple[Position, PyTree]:
     Raises:
         ValueError: A leaf is a scalar, or h is not finite and strictly convex there.
     """
-    leaves, structure = jax.tree.flatten_with_path(position)
+    leaves, structure = jax.tree.flatten_with_path(position, is_leaf=arguments.is_numbers)
     points, duals = [], []
     for path, leaf in leaves:
         name = "position" + jax.tree_util.keystr(path)

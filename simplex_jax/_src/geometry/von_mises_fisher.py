@@ -211,7 +211,8 @@ def resultant(points: ArrayLike, weights: ArrayLike | None = None) -> Resultant:
         weights: At least 0 and not all 0, shape [..., n]; by default all equal.
 
     Raises:
-        ValueError: A vector is not of length 1 (to 1e-3), or a weight is out of range.
+        ValueError: A vector is not of length 1 (to 1e-3), a weight is out of range, or the shapes
+            do not fit.
 
     Example:
         >>> import jax.numpy as jnp
@@ -226,6 +227,9 @@ def resultant(points: ArrayLike, weights: ArrayLike | None = None) -> Resultant:
     x, weights = arguments.promote(points=points, weights=weights)
     if x.ndim < 2 or x.shape[-1] < 2 or x.shape[-2] == 0:
         raise ValueError(f"points must have shape [..., n, p] with p at least 2; got {x.shape}")
+    if weights.ndim == 0 or weights.shape[-1] != x.shape[-2]:
+        raise ValueError(f"weights must have shape [..., {x.shape[-2]}]; it is {weights.shape}")
+    arguments.common_shape(None, points=x[..., 0], weights=weights)
     arguments.require("weights", weights, arguments.nonnegative(weights), "finite and at least 0")
     total = jnp.sum(weights, axis=-1)
     arguments.require("the sum of weights", total, arguments.positive(total), "finite and positive")
@@ -303,7 +307,8 @@ def _fit(dimension: int, length: jax.Array, spread: jax.Array) -> jax.Array:
     order = _order(dimension)
     valid = (length >= 0) & (length <= 1) & (spread >= 0) & (spread <= 1)
     inside = valid & (length > 0) & (spread > 0)
-    outside = jnp.where(valid, jnp.where(spread == 0, jnp.inf, 0), jnp.nan)
+    # At R = 0, k is 0 and has the derivative p.
+    outside = jnp.where(valid, jnp.where(spread == 0, jnp.inf, dimension * length), jnp.nan)
     # Directions that differ by rounding alone: the squares of such a k would overflow in `bessel`.
     # There 1 - A(k) = (p - 1) / 2k (1 - (p - 3) / 4k) up to a fraction (p / k)^2 < 1e-9.
     steep = inside & (spread * (2 * float(jnp.finfo(spread.dtype).max) ** 0.25) < dimension - 1)

@@ -194,6 +194,9 @@ def recommend(
     """
     sites.check_model(model)
     sites.check_args(model_args)
+    for name, value in (("seconds", seconds), ("patience", patience)):
+        if not value > 0:
+            raise ValueError(f"{name} must be positive; it is {value!r}")
     kwargs = dict(model_kwargs or {})
     key_scores, key_pilot = jax.random.split(sites.to_typed_key(rng_key))
     layout, _ = sites.inspect(model, key_pilot, model_args, kwargs, None)

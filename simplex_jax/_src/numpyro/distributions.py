@@ -280,6 +280,9 @@ class LogDirichlet(dist.Distribution):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> jax.Array:
         """Return the log density with respect to the log ratios."""
+        return self._log_density(value)
+
+    def _log_density(self, value: ArrayLike) -> jax.Array:
         alpha = self.concentration
         total = alpha.sum(axis=-1, keepdims=True)
         # Values minus those at the mean, and gamma functions minus their leading terms, which in
@@ -289,6 +292,10 @@ class LogDirichlet(dist.Distribution):
         fit = (alpha * (value - jnp.log(share))).sum(axis=-1)
         constant = gamma_scores.constant
         return fit + constant(total[..., 0]) - constant(alpha).sum(axis=-1)
+
+    def entropy(self) -> jax.Array:
+        """Return the entropy with respect to the log ratios, in which the log density is linear."""
+        return -self._log_density(self.mean)
 
     @property
     def mean(self) -> jax.Array:
@@ -306,3 +313,8 @@ class LogDirichlet(dist.Distribution):
     def infer_shapes(concentration: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return batch and event shapes for arguments of these shapes."""
         return concentration[:-1], concentration[-1:]
+
+
+@kl_divergence.register(LogDirichlet, LogDirichlet)
+def _kl_log_dirichlet(p: LogDirichlet, q: LogDirichlet) -> jax.Array:
+    return kl_divergence(dist.Dirichlet(p.concentration), dist.Dirichlet(q.concentration))

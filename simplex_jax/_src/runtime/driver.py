@@ -129,6 +129,10 @@ def run(
         >>> int(state.step), trace.shape
         (50, (50, 3))
     """
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((key, kernel, state))):
+        raise ValueError(
+            "run cannot be traced, as within jit, vmap or grad: use jax.lax.scan over kernel.update"
+        )
     num_steps = arguments.at_least("num_steps", num_steps, 0)
     thin = arguments.within("thin", thin, 1, _MOST_STEPS)
     chunk = arguments.within("chunk", chunk, 1, _MOST_STEPS)

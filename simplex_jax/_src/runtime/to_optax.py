@@ -45,7 +45,8 @@ def to_optax(build: Build, key: jax.Array, size: float = 1, **options: Any) -> A
 
     Args:
         build: `build` of a sampler that takes an estimator as its first argument.
-        key: The PRNG key of the chain.
+        key: The PRNG key of the chain. Several chains need several: `jax.vmap` a function of a key
+            that calls `to_optax`.
         size: N, the number of data that the loss averages over; 1 if the loss is a sum over all.
         **options: The other arguments of `build`. A step size may be an optax schedule.
 

@@ -648,6 +648,8 @@ def hyperparameters(
         for t in np.flatnonzero(above >= 0):
             time[t] = time[above[t]] + gaps[t]
         pace_prior = (math.log(3 / (time.max() or 1)), 1.5)
+    if np.size(pace_prior) != 2:
+        raise ValueError(f"pace_prior must be a mean and a deviation; it is {pace_prior!r}")
     mean, sd = arguments.as_float("pace_prior", pace_prior[0]), pace_prior[1]
     arguments.require("pace_prior", mean, jnp.isfinite(mean), "finite")
     return {
