@@ -137,7 +137,7 @@ def freeze(
 
 
 def _check_target(shared: Mapping[str, PyTree]) -> None:
-    """Raise a ValueError if a function is given for an estimator or a space, or none for a density."""
+    """Raise a ValueError for a function as an estimator or a space, or a density that is none."""
     estimator, log_density = shared.get("estimator"), shared.get("log_density")
     if "estimator" in shared and (
         isinstance(estimator, type) or not hasattr(estimator, "estimate")
