@@ -145,7 +145,7 @@ def test_the_page_has_the_kept_diagnostics():
         for number in ("ess_bulk", "ess_tail", "second_ess_bulk", "second_ess_tail"):
             assert f"{row[number]:,.0f}" in line
         assert f"{row['r_hat']:.4f}" in line
-        assert f"{row['second_largest_z']:.1f} of {2 * row['quantities']}" in line
+        assert f"{row['second_largest_z']:.1f} of {2 * row['quantities']:,}" in line
 
 
 def test_the_kept_draws_are_those_of_the_digest():
