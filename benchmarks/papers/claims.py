@@ -272,12 +272,14 @@ def _simplex() -> list[_Claim]:
             "SGRLD 2(b)",
             _WIKIPEDIA,
             "SGRLD below hybrid below variational Bayes",
-            "partly",
+            "reproduced",
             "picture",
-            _lda("lda_wikipedia_full", "SGRLD", "hybrid", "online VB")
+            _lda("lda_wikipedia_grid", "SGRLD", "hybrid", "online VB")
+            + "; published length "
+            + _lda("lda_wikipedia_full", "SGRLD", "hybrid", "online VB")
             + "; at equal alpha and beta "
             + _lda("lda_wikipedia_common", "SGRLD", "hybrid", "online VB"),
-            "published length, at equal alpha and beta a third; the others' defaults",
+            "a grid of ours, a third of the length; the others' defaults",
         ),
         (
             "MLD, Theorem 4",
