@@ -172,7 +172,8 @@ def _start(init: Init, key: jax.Array, position: Position) -> State:
         if id(leaf) in used_ids:
             leaf = jnp.copy(leaf)
         used_ids.add(id(leaf))
-        return jnp.asarray(leaf, leaf.dtype)  # a weak type would compile the update twice
+        # A weak type would compile the update twice.
+        return jnp.asarray(leaf, jnp.asarray(leaf).dtype)
 
     return jax.tree.map(own, state)
 
