@@ -158,7 +158,7 @@ def test_memory_is_that_of_the_arrays():
 
 
 def test_a_vocabulary_of_one_word_is_refused_before_training():
-    with pytest.raises(ValueError, match=r"TextOptions\(min_df"):
+    with pytest.raises(ValueError, match=r"min_df.* corpus\.TextOptions"):
         lda.fit(np.ones((10, 1), int), 2)
 
 
