@@ -274,12 +274,12 @@ def _simplex() -> list[_Claim]:
             "SGRLD below hybrid below variational Bayes",
             "reproduced",
             "picture",
-            _lda("lda_wikipedia_grid", "SGRLD", "hybrid", "online VB")
+            _wikipedia("lda_wikipedia_grid", "SGRLD", "hybrid", "online VB")
             + "; published length "
             + _lda("lda_wikipedia_full", "SGRLD", "hybrid", "online VB")
             + "; at equal alpha and beta "
             + _lda("lda_wikipedia_common", "SGRLD", "hybrid", "online VB"),
-            "a grid of ours, a third of the length; the others' defaults",
+            "a grid of ours, a third of the length; published length: the others' defaults",
         ),
         (
             "MLD, Theorem 4",
@@ -313,9 +313,9 @@ def _simplex() -> list[_Claim]:
             "partly",
             "picture",
             "equal updates: "
-            + _lda("lda_wikipedia_full", "SMLD-approximate", "SGRLD")
+            + _wikipedia("lda_wikipedia_full", "SMLD-approximate", "SGRLD")
             + "; equal seconds: "
-            + _lda("lda_wikipedia_seconds", "SMLD-approximate", "SGRLD"),
+            + _wikipedia("lda_wikipedia_seconds", "SMLD-approximate", "SGRLD"),
             "3,000 updates, theirs 2,000; step ours",
         ),
         (

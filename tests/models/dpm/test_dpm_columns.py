@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from support.dpm_table import CELLS, FOUND, KINDS, NEW, TABLE
+from support.paths import ROOT
 
 from simplex_jax._src.models import dpm
 from simplex_jax._src.models.dpm import commands, families, report, tables, variables
@@ -471,3 +472,15 @@ def test_an_underscore_makes_a_name():
     for cell in ("1_0", b"1_0"):
         with pytest.raises(ValueError, match=r"column 'a', row 1: b?'1_0' "):
             variables.numbers_of("a", ["2", cell], "number")
+
+
+def test_the_page_has_how_wide_tight_clusters_look():
+    """The prior mean of their variance is that of the whole column."""
+    group = np.repeat([0, 1], 50)
+    x = np.where(group, 100, 0) + np.random.default_rng(0).normal(0, 0.1, 100)
+    family = families.diagonal_gaussian_of(x[:, None])
+    rows = x[:, None].astype(np.float32)
+    mean, _ = family.profile(family.statistics(rows, group, 2), None)  # the same for all atoms
+    sd = float(mean.sd[0, 0])
+    page = " ".join((ROOT / "docs" / "limitations.md").read_text("utf-8").split())
+    assert f"of deviation 0.1: {sd:.1f})" in page

@@ -15,7 +15,7 @@ from scipy import signal
 from support.fits import assert_same
 
 from simplex_jax._src.cli import main
-from simplex_jax._src.corpus import from_counts, split_tokens
+from simplex_jax._src.corpus import frames, from_counts, split_tokens
 from simplex_jax._src.evaluate import matching
 from simplex_jax._src.models import dtm
 from simplex_jax._src.models.dtm import fitting, intervals, report, slices
@@ -181,20 +181,22 @@ def test_what_is_missing_or_wrong_is_named(given, message):
             dtm.fit(counts, 2, **given)
 
 
-def test_labels_in_another_order_are_refused():
+def test_labels_in_another_order_are_refused(fitted):
     """Of pandas only, and only if they are those of the documents."""
     pd = pytest.importorskip("pandas")
-    texts = pd.Series(["tea time", "war peace", "tea peace"] * 5, index=list("abcdefghijklmno"))
-    years = pd.Series(1990 + np.arange(15), index=texts.index).sort_values(ascending=False)
-    options = {"num_topics": 2, "passes": 2, "static_passes": 1, "chains": 1}
+    texts = pd.Series(["tea time", "war peace", "tea peace"], index=["a", "b", "c"])
+    years = pd.Series([1990, 1991, 1992], index=["c", "a", "b"])
     with pytest.raises(ValueError, match=r"^times: .*to_numpy"):
-        dtm.fit(texts, times=years, **options)
-    right = dtm.fit(texts, times=years.loc[texts.index], **options)
-    assert right.slices.names[right.place[0]] == "1990"
+        dtm.fit(texts, 2, times=years)
     with pytest.raises(ValueError, match=r"^groups: .*to_numpy"):
-        right.transform(texts, groups=years)
-    dtm.fit(list(texts), times=years, **options)
-    dtm.fit(texts, times=years.reset_index(drop=True), **options)
+        fitted.transform(texts, groups=years)
+    for rows, times in (
+        (texts, years.loc[texts.index]),
+        (list(texts), years),
+        (texts, years.reset_index(drop=True)),
+        (texts, None),
+    ):
+        frames.check_order(rows, {"times": times})
 
 
 @pytest.fixture(scope="module")

@@ -102,7 +102,6 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Sliced:
     else:
         corpus = counts.read(input, reading)
         columns = _columns(input, corpus, reading)
-    directories.check_words(corpus.vocabulary)
     predict = reading["predict"].split(",") if reading["predict"] is not None else ()
     return sliced(corpus, **columns, slices=_number(reading["slices"]), predict=tuple(predict))
 

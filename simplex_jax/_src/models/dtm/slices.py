@@ -353,7 +353,7 @@ def _check(names: Sequence[str], what: str, read: Column, given: Any) -> None:
     missing = np.flatnonzero(values < 0 if read.kind == "group" else ~np.isfinite(values))
     if missing.size:
         some = listed([repr(printable(names[int(row)])) for row in missing])
-        cells = np.asarray(given, object)[missing]
+        cells = cells_of(f"{what}s", given)[0][missing]
         text = next((cell for cell in cells if isinstance(cell, str) and cell.strip()), None)
         why = "" if text is None else f" ({text!r} counts as missing: give it another name)"
         raise ValueError(

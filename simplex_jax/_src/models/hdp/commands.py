@@ -17,14 +17,11 @@ from simplex_jax._src.models.hdp.fitting import numbers_by_chain
 from simplex_jax._src.models.records import Plan
 from simplex_jax._src.models.topics import engine, evaluation
 from simplex_jax._src.report.display import counted
-from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime import output
 
 
 def _read(input: Path | None, reading: dict[str, Any]) -> Corpus:
-    corpus = corpora.embedded_corpus() if input is None else counts.read(input, reading)
-    directories.check_words(corpus.vocabulary)
-    return corpus
+    return corpora.embedded_corpus() if input is None else counts.read(input, reading)
 
 
 def _announce(plan: Plan) -> str:

@@ -68,7 +68,6 @@ def read(input: Path | None, reading: dict[str, Any]) -> Corpus | Stored:
     # Several processes each read their part of a stored corpus.
     stored = reading["stream"] or (processes.joined() and store.is_stored(input))
     corpus = store.open(input) if stored else counts.read(input, reading)
-    directories.check_words(corpus.vocabulary)
     return corpus
 
 

@@ -29,7 +29,6 @@ from simplex_jax._src.models.sam.joint import to_device
 from simplex_jax._src.models.sam.report import strongest
 from simplex_jax._src.models.topics import editing
 from simplex_jax._src.report.display import counted
-from simplex_jax._src.runtime import directory as directories
 from simplex_jax._src.runtime import output
 
 HELP = """Find topics in INPUT that are directions.
@@ -99,9 +98,7 @@ def _holds_vectors(path: str | Path, format: str | None) -> bool:
 
 def _read(input: Path | None, reading: dict[str, Any]) -> Data | UnitVectors:
     if input is not None and _holds_vectors(input, reading["format"]):
-        vectors = _read_vectors(input, reading)
-        directories.check_words(vectors.vocabulary)
-        return vectors
+        return _read_vectors(input, reading)
     limits = {name: reading[name] for name in ("min_df", "max_df", "max_vocabulary")}
     if input is None:
         corpus = counts.drop_words(corpora.embedded_corpus(), reading["drop_words"])
@@ -109,7 +106,6 @@ def _read(input: Path | None, reading: dict[str, Any]) -> Data | UnitVectors:
         # The vocabulary is cut afterwards, by document frequency for every format.
         corpus = counts.read_every_word(input, reading)
     corpus = cut(corpus, **limits)
-    directories.check_words(corpus.vocabulary)
     return weigh(corpus, weighting=reading["idf"])
 
 
